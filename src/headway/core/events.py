@@ -1,0 +1,93 @@
+"""What happened, as facts: the core returns these, everything else folds over them.
+
+Every accepted sequence ends in exactly one terminal event: `Retired` or `Aborted`; a request that
+was refused at the door has `Rejected` as its only event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.core.request import FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A sequence entered the waiting queue."""
+
+    sequence_id: int
+    request_id: str
+    index: int  # which of the request's n sequences
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A sequence got a slot for the first time; `num_cached_tokens` came from the prefix cache."""
+
+    sequence_id: int
+    request_id: str
+    num_cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A preempted sequence got a slot again; `num_cached_tokens` of its recompute were refunded."""
+
+    sequence_id: int
+    request_id: str
+    num_cached_tokens: int
+    num_recomputed_tokens: int  # computed before, to be computed again: the bill after the refund
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """A sequence lost its blocks to `beneficiary_id` and went back to the front of the queue."""
+
+    sequence_id: int
+    request_id: str
+    beneficiary_id: int  # the sequence that needed the blocks; itself when it was its own victim
+    num_lost_tokens: int  # computed tokens thrown away
+    num_free_blocks_before: int
+    num_free_blocks_after: int
+    num_preemptions: int  # of this sequence, this one included
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """A sequence got new output tokens."""
+
+    sequence_id: int
+    request_id: str
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """A sequence ended by itself; `stop_token_id` is set when a stop id ended it."""
+
+    sequence_id: int
+    request_id: str
+    reason: FinishReason
+    stop_token_id: int | None = None
+    detail: str = ""  # a sentence for people where the reason alone says too little
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """A sequence was withdrawn by the client or the driver."""
+
+    sequence_id: int
+    request_id: str
+    reason: FinishReason = FinishReason.ABORT
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A request was refused at the door and never queued; `reason` says what to change."""
+
+    request_id: str
+    reason: str
+
+
+Event = Queued | Admitted | Resumed | Preempted | Advanced | Retired | Aborted | Rejected

@@ -1,0 +1,134 @@
+"""What a client asked for: frozen values that nobody writes to after construction."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+MAX_SEED = 2**63 - 1
+
+
+class FinishReason(enum.Enum):
+    """Why a sequence ended; the values are the ones the OpenAI API prints."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How to choose tokens; names, ranges and defaults are vLLM's.
+
+    `temperature=0` is greedy. `top_k` of 0 or -1 is off. `logprobs` and `prompt_logprobs` are the
+    number of alternatives to report, None for none. `seed` None lets the engine choose one.
+    Raises ValueError, with a sentence that says what to do, when a value is out of range.
+    """
+
+    n: int = 1
+    max_tokens: int | None = 16
+    min_tokens: int = 0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    seed: int | None = None
+    stop: str | list[str] | tuple[str, ...] | None = None
+    stop_token_ids: list[int] | tuple[int, ...] | None = None
+    include_stop_str_in_output: bool = False
+    ignore_eos: bool = False
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    skip_special_tokens: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stop", _as_tuple(self.stop))
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
+        object.__setattr__(self, "logit_bias", dict(self.logit_bias or {}))
+        if self.top_k == -1:
+            object.__setattr__(self, "top_k", 0)
+        _check_counts(self)
+        _check_numbers(self)
+        _check_stops(self)
+
+    @property
+    def is_greedy(self) -> bool:
+        return self.temperature == 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One client request as the scheduler sees it.
+
+    `stop_token_ids` is the union of the model's end-of-sequence ids (unless `ignore_eos`) and the
+    client's own; the scheduler ends a sequence at any of them. `seed` is resolved: never None.
+    `priority`: lower is more urgent. `cache_salt` and `adapter` separate prefix-cache entries.
+    """
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    sampling: SamplingParams
+    stop_token_ids: frozenset[int] = frozenset()
+    seed: int = 0
+    arrival_ns: int = 0
+    priority: int = 0
+    tenant: str = ""
+    adapter: str = ""
+    cache_salt: str = ""
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.prompt_token_ids)
+
+
+def _as_tuple(stop: str | list[str] | tuple[str, ...] | None) -> tuple[str, ...]:
+    if stop is None:
+        return ()
+    return (stop,) if isinstance(stop, str) else tuple(stop)
+
+
+def _check_counts(params: SamplingParams) -> None:
+    _require(params.n >= 1, "n", params.n, "at least 1")
+    _require(params.max_tokens is None or params.max_tokens >= 1, "max_tokens", params.max_tokens, "at least 1")
+    _require(params.min_tokens >= 0, "min_tokens", params.min_tokens, "at least 0")
+    if params.max_tokens is not None:
+        _require(params.min_tokens <= params.max_tokens, "min_tokens", params.min_tokens, f"at most max_tokens={params.max_tokens}")
+    _require(params.top_k >= 0, "top_k", params.top_k, "0 or -1 (off) or at least 1")
+    for name in ("logprobs", "prompt_logprobs"):
+        value = getattr(params, name)
+        _require(value is None or value >= 0, name, value, "at least 0")
+    _require(params.seed is None or -MAX_SEED <= params.seed <= MAX_SEED, "seed", params.seed, "a 64-bit integer")
+
+
+def _check_numbers(params: SamplingParams) -> None:
+    for name in ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"):
+        value = getattr(params, name)
+        _require(math.isfinite(value), name, value, "a finite number")
+    _require(params.temperature >= 0, "temperature", params.temperature, "at least 0")
+    _require(0 < params.top_p <= 1, "top_p", params.top_p, "in (0, 1]")
+    _require(0 <= params.min_p <= 1, "min_p", params.min_p, "in [0, 1]")
+    for name in ("presence_penalty", "frequency_penalty"):
+        value = getattr(params, name)
+        _require(-2 <= value <= 2, name, value, "in [-2, 2]")
+    _require(params.repetition_penalty > 0, "repetition_penalty", params.repetition_penalty, "greater than 0")
+    for token_id, bias in params.logit_bias.items():
+        _require(token_id >= 0 and math.isfinite(bias), "logit_bias", {token_id: bias}, "token ids with finite numbers")
+
+
+def _check_stops(params: SamplingParams) -> None:
+    stops = params.stop or ()
+    _require(all(isinstance(stop, str) and stop for stop in stops), "stop", stops, "non-empty strings")
+    ids = params.stop_token_ids or ()
+    _require(all(isinstance(i, int) and i >= 0 for i in ids), "stop_token_ids", ids, "token ids of at least 0")
+
+
+def _require(holds: bool, name: str, value: object, rule: str) -> None:
+    if not holds:
+        raise ValueError(f"{name} must be {rule}, got {value!r}")
