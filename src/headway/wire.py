@@ -1,0 +1,150 @@
+"""Messages between the API process and the engine process, and their msgpack codec.
+
+Core types cross as they are: requests go down, events come up, so that the API process can run the
+same folds over them as the engine would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headway.core import events as core_events
+from headway.core.events import Event
+from headway.core.request import FinishReason, Request
+
+
+class SubmitMessage(msgspec.Struct, tag="submit", frozen=True):
+    request: Request
+
+
+class WithdrawMessage(msgspec.Struct, tag="withdraw", frozen=True):
+    request_id: str
+    index: int | None = None
+    reason: FinishReason = FinishReason.ABORT
+    detail: str = ""
+
+
+class ShutdownMessage(msgspec.Struct, tag="shutdown", frozen=True):
+    """Stop at once; whatever is left is aborted."""
+
+
+class EngineFacts(msgspec.Struct, frozen=True):
+    """What the engine decided at start; the API process checks requests against it."""
+
+    model: str
+    dtype: str
+    backend: str
+    num_threads: int
+    vocab_size: int
+    max_model_len: int
+    block_size: int
+    num_blocks: int
+    kv_cache_dtype: str
+    kv_bytes_per_token: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    enable_prefix_caching: bool
+    kv_policy: str
+    stop_token_ids: list[int]
+    max_logprobs: int
+    phases_ms: dict[str, float]  # start-up: what took how long
+
+
+class EngineStats(msgspec.Struct, frozen=True):
+    """The state between two steps. Blocks: free + held + cached = total."""
+
+    step_index: int
+    num_running: int
+    num_waiting: int
+    num_total_blocks: int
+    num_held_blocks: int
+    num_cached_blocks: int  # free, but findable by the prefix cache
+    num_resident_tokens: int
+    blocker: str | None = None
+
+
+class TokenLogprobs(msgspec.Struct, frozen=True):
+    """One position: the token there, its logprob and rank (from 1), and the most likely tokens."""
+
+    token_id: int
+    logprob: float
+    rank: int
+    top: list[tuple[int, float]]
+
+
+class SequenceLogprobs(msgspec.Struct, frozen=True):
+    """Logprobs that came with a turn; `prompt[i]` is None for the very first prompt token."""
+
+    sequence_id: int
+    output: list[TokenLogprobs] = []
+    prompt: list[TokenLogprobs | None] = []
+
+
+class ReadyMessage(msgspec.Struct, tag="ready", frozen=True):
+    facts: EngineFacts
+
+
+class FailedMessage(msgspec.Struct, tag="failed", frozen=True):
+    """The engine cannot start or cannot go on; `message` is one sentence for people."""
+
+    message: str
+
+
+class EventRecord(msgspec.Struct, array_like=True, frozen=True):
+    kind: str
+    fields: dict[str, Any]
+
+
+class TurnMessage(msgspec.Struct, tag="turn", frozen=True):
+    """One turn of the engine loop. Also sent with no events as a sign of life."""
+
+    now_ns: int  # CLOCK_MONOTONIC, the same clock in both processes
+    events: list[EventRecord]
+    logprobs: list[SequenceLogprobs]
+    stats: EngineStats
+
+
+ToEngine = SubmitMessage | WithdrawMessage | ShutdownMessage
+FromEngine = ReadyMessage | FailedMessage | TurnMessage
+
+_EVENT_TYPES: dict[str, Any] = {
+    name: getattr(core_events, name)
+    for name in (
+        "Queued",
+        "Admitted",
+        "Resumed",
+        "Preempted",
+        "Advanced",
+        "Retired",
+        "Aborted",
+        "Rejected",
+    )
+}
+_encoder = msgspec.msgpack.Encoder()
+_to_engine = msgspec.msgpack.Decoder(ToEngine)
+_from_engine = msgspec.msgpack.Decoder(FromEngine)
+
+
+def encode(message: ToEngine | FromEngine) -> bytes:
+    return _encoder.encode(message)
+
+
+def decode_to_engine(data: bytes) -> ToEngine:
+    """Raises msgspec.DecodeError or msgspec.ValidationError on garbage."""
+    return _to_engine.decode(data)
+
+
+def decode_from_engine(data: bytes) -> FromEngine:
+    """Raises msgspec.DecodeError or msgspec.ValidationError on garbage."""
+    return _from_engine.decode(data)
+
+
+def pack_events(events: Sequence[Event]) -> list[EventRecord]:
+    return [EventRecord(type(event).__name__, msgspec.to_builtins(event)) for event in events]
+
+
+def unpack_events(records: Sequence[EventRecord]) -> list[Event]:
+    return [msgspec.convert(record.fields, _EVENT_TYPES[record.kind]) for record in records]
