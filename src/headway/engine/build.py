@@ -1,0 +1,143 @@
+"""Put an engine together: model, KV cache, scheduler, loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+
+from headway.core.config import SchedulerConfig
+from headway.core.scheduler import Scheduler
+from headway.drive.loop import EngineLoop
+from headway.drive.ports import Inbox, Listener
+from headway.engine.clock import RealClock
+from headway.engine.config import EngineConfig
+from headway.engine.executor import ModelExecutor
+from headway.engine.sizing import Sizes, choose_sizes
+from headway.model.loader import LoadedModel, load_model
+from headway.model.source import ModelSource, resolve
+from headway.ops import select
+from headway.wire import EngineFacts, EngineStats
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Everything one engine is made of. Not thread-safe: one thread turns the loop."""
+
+    loop: EngineLoop
+    scheduler: Scheduler
+    executor: ModelExecutor
+    facts: EngineFacts
+    source: ModelSource
+    generation_defaults: dict[str, object]
+
+
+def build_engine(
+    config: EngineConfig, inbox: Inbox, listeners: SequenceOf[Listener] = ()
+) -> Engine:
+    """Load the model and stand the engine up; raises ValueError or OSError with a sentence."""
+    phases = _Phases()
+    source = resolve(config.model, revision=config.revision, download_dir=config.download_dir)
+    phases.end("find the model")
+    ops, backend = select.choose(num_threads=config.num_threads)
+    dtype = "bfloat16" if config.dtype == "auto" else config.dtype
+    kv_dtype = dtype if config.kv_cache_dtype == "auto" else config.kv_cache_dtype
+    model = load_model(source, ops, dtype, load_format=config.load_format)
+    phases.end("load and pack weights")
+    sizes = choose_sizes(config, model.config, kv_dtype)
+    cache = ops.new_kv_cache(
+        model.config.num_layers,
+        sizes.num_blocks,
+        config.block_size,
+        model.config.num_kv_heads,
+        model.config.head_dim,
+        kv_dtype,
+    )
+    scheduler = Scheduler(_scheduler_config(config, sizes), num_blocks=sizes.num_blocks)
+    executor = ModelExecutor(model.decoder, cache, ops)
+    phases.end("KV cache and scheduler")
+    return Engine(
+        loop=EngineLoop(scheduler, RealClock(), inbox, executor, (executor, *listeners)),
+        scheduler=scheduler,
+        executor=executor,
+        facts=_facts(config, source, model, sizes, dtype, kv_dtype, backend, phases.ms),
+        source=source,
+        generation_defaults=dict(model.config.generation_defaults),
+    )
+
+
+def read_stats(scheduler: Scheduler, step_index: int) -> EngineStats:
+    """The scheduler's state between two steps."""
+    return EngineStats(
+        step_index=step_index,
+        num_running=scheduler.num_running,
+        num_waiting=scheduler.num_waiting,
+        num_total_blocks=scheduler.num_total_blocks,
+        num_held_blocks=scheduler.num_held_blocks,
+        num_cached_blocks=scheduler.num_cached_blocks,
+        num_resident_tokens=scheduler.num_resident_tokens,
+        blocker=None,
+    )
+
+
+class _Phases:
+    """How long each part of the start took."""
+
+    def __init__(self) -> None:
+        self.ms: dict[str, float] = {}
+        self._since_ns = time.monotonic_ns()
+
+    def end(self, name: str) -> None:
+        now_ns = time.monotonic_ns()
+        self.ms[name] = (now_ns - self._since_ns) / 1e6
+        self._since_ns = now_ns
+
+
+def _scheduler_config(config: EngineConfig, sizes: Sizes) -> SchedulerConfig:
+    return SchedulerConfig(
+        max_num_seqs=sizes.max_num_seqs,
+        max_num_batched_tokens=sizes.max_num_batched_tokens,
+        max_model_len=sizes.max_model_len,
+        block_size=config.block_size,
+        enable_prefix_caching=config.enable_prefix_caching,
+        enable_chunked_prefill=config.enable_chunked_prefill,
+        long_prefill_token_threshold=config.long_prefill_token_threshold,
+        kv_policy=config.kv_policy,
+        unit=config.batching_unit,
+        prefill=config.prefill_placement,
+        ordering=config.scheduling_policy,
+        victim=config.preemption_victim,
+        reserve_full_isl=config.scheduler_reserve_full_isl,
+        watermark=config.watermark,
+    )
+
+
+def _facts(
+    config: EngineConfig,
+    source: ModelSource,
+    model: LoadedModel,
+    sizes: Sizes,
+    dtype: str,
+    kv_dtype: str,
+    backend: str,
+    phases_ms: dict[str, float],
+) -> EngineFacts:
+    return EngineFacts(
+        model=source.name,
+        dtype=dtype,
+        backend=backend,
+        num_threads=0,
+        vocab_size=model.config.vocab_size,
+        max_model_len=sizes.max_model_len,
+        block_size=config.block_size,
+        num_blocks=sizes.num_blocks,
+        kv_cache_dtype=kv_dtype,
+        kv_bytes_per_token=model.config.kv_bytes_per_token(kv_dtype),
+        max_num_seqs=sizes.max_num_seqs,
+        max_num_batched_tokens=sizes.max_num_batched_tokens,
+        enable_prefix_caching=config.enable_prefix_caching,
+        kv_policy=config.kv_policy,
+        stop_token_ids=list(model.config.eos_token_ids),
+        max_logprobs=config.max_logprobs,
+        phases_ms=phases_ms,
+    )

@@ -1,0 +1,71 @@
+"""Runs a step on real weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+
+import numpy as np
+
+from headway.core.events import Aborted, Event, Retired
+from headway.core.step import Chunk, Step, StepResult
+from headway.engine.logprobs import LogprobStore
+from headway.engine.sampling import Sampler
+from headway.engine.token_batch import BatchPlan, plan_batch
+from headway.model.decoder import Decoder
+from headway.ops.interface import F32, KVCache, Ops
+
+# Logits of this many rows exist at once (64 rows of a 150k vocabulary are 38 MB).
+_ROWS_AT_ONCE = 64
+
+
+class ModelExecutor:
+    """Step → TokenBatch → hidden states → logits → tokens. An Executor and a Listener.
+
+    As a listener it forgets what it keeps for a sequence when that sequence ends.
+    """
+
+    def __init__(self, decoder: Decoder, cache: KVCache, ops: Ops) -> None:
+        self._decoder = decoder
+        self._cache = cache
+        self._sampler = Sampler(ops)
+        self.logprobs = LogprobStore(ops)
+
+    def run(self, step: Step) -> StepResult:
+        plan = plan_batch(step.chunks, self._cache.block_size)
+        hidden = self._decoder.hidden_states(plan.batch, self._cache)
+        self._score_prompts(hidden, plan)
+        return StepResult(token_ids=self._sample(hidden, plan.sampling))
+
+    def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
+        for event in events:
+            if isinstance(event, Retired | Aborted):
+                self._sampler.forget(event.sequence_id)
+                self.logprobs.forget(event.sequence_id)
+
+    def _sample(self, hidden: F32, chunks: SequenceOf[Chunk]) -> dict[int, tuple[int, ...]]:
+        token_ids: dict[int, tuple[int, ...]] = {}
+        for start in range(0, len(chunks), _ROWS_AT_ONCE):
+            part = chunks[start : start + _ROWS_AT_ONCE]
+            logits = self._decoder.logits(hidden[start : start + len(part)])
+            for chunk, token in zip(part, self._sample_rows(logits, part), strict=True):
+                token_ids[chunk.sequence.sequence_id] = (token,)
+        return token_ids
+
+    def _sample_rows(self, logits: F32, chunks: SequenceOf[Chunk]) -> list[int]:
+        sequences = [chunk.sequence for chunk in chunks]
+        wanted = [i for i, s in enumerate(sequences) if s.request.sampling.logprobs is not None]
+        raw = self.logprobs.log_softmax(np.ascontiguousarray(logits[wanted])) if wanted else None
+        tokens = self._sampler.sample(logits, sequences)
+        if raw is not None:
+            self.logprobs.add_outputs(
+                list(raw), [sequences[i] for i in wanted], [tokens[i] for i in wanted]
+            )
+        return tokens
+
+    def _score_prompts(self, hidden: F32, plan: BatchPlan) -> None:
+        for rows in plan.prompts:
+            for offset in range(0, rows.count, _ROWS_AT_ONCE):
+                first = rows.first_row + offset
+                count = min(_ROWS_AT_ONCE, rows.count - offset)
+                logits = self._decoder.logits(hidden[first : first + count])
+                self.logprobs.add_prompt(logits, rows, offset)

@@ -1,0 +1,147 @@
+"""The engine process: the loop between two ZeroMQ sockets.
+
+It connects to the API process's sockets, says Ready or Failed, and turns the loop until it is told
+to shut down or the API process is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
+
+import msgspec
+import zmq
+
+from headway.core.events import Event
+from headway.drive.ports import Command, Submit, Withdraw
+from headway.engine.build import Engine, build_engine, read_stats
+from headway.engine.config import EngineConfig
+from headway.wire import (
+    FailedMessage,
+    ReadyMessage,
+    ShutdownMessage,
+    SubmitMessage,
+    ToEngine,
+    TurnMessage,
+    WithdrawMessage,
+    decode_to_engine,
+    encode,
+    pack_events,
+)
+
+_SIGN_OF_LIFE_MS = 1000
+
+
+class SocketInbox:
+    """Commands from the API process; `wait` gives a sign of life once a second while idle."""
+
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        self._socket = socket
+        self._parent = os.getppid()
+        self._open = True
+        self.on_idle: Callable[[], None] = lambda: None
+
+    @property
+    def is_open(self) -> bool:
+        """False once told to shut down or left alone by the API process."""
+        return self._open and os.getppid() == self._parent
+
+    def take(self) -> list[Command]:
+        commands: list[Command] = []
+        while self._socket.poll(0):
+            commands += self._receive()
+        return commands
+
+    def wait(self) -> bool:
+        while self.is_open:
+            if self._socket.poll(_SIGN_OF_LIFE_MS):
+                return True
+            self.on_idle()
+        return False
+
+    def _receive(self) -> list[Command]:
+        message: ToEngine = decode_to_engine(self._socket.recv())
+        match message:
+            case SubmitMessage(request):
+                return [Submit(request)]
+            case WithdrawMessage(request_id, index, reason, detail):
+                return [Withdraw(request_id, index, reason, detail)]
+            case ShutdownMessage():
+                self._open = False
+        return []
+
+
+class Outbox:
+    """A listener that sends every turn, with its logprobs and the state after it, upwards."""
+
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        self._socket = socket
+        self._engine: Engine | None = None
+
+    def attach(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
+        assert self._engine is not None
+        message = TurnMessage(
+            now_ns=now_ns,
+            events=pack_events(events),
+            logprobs=self._engine.executor.logprobs.take(),
+            stats=read_stats(self._engine.scheduler, self._engine.loop.num_steps),
+        )
+        self._socket.send(encode(message))
+
+
+def run(config: EngineConfig, to_engine: str, from_engine: str) -> int:
+    """Serve until told to stop. Returns the process's exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the API process's to handle
+    sockets = zmq.Context()
+    receiver = sockets.socket(zmq.PULL)
+    sender = sockets.socket(zmq.PUSH)
+    receiver.set_hwm(0)
+    sender.set_hwm(0)
+    sender.setsockopt(zmq.LINGER, 2000)
+    receiver.connect(to_engine)
+    sender.connect(from_engine)
+    try:
+        _serve(config, SocketInbox(receiver), sender)
+        return 0
+    except (ValueError, OSError) as error:
+        sender.send(encode(FailedMessage(str(error))))
+    except Exception as error:
+        traceback.print_exc()
+        sender.send(encode(FailedMessage(f"engine stopped: {type(error).__name__}: {error}")))
+    finally:
+        sockets.destroy(linger=2000)
+    return 1
+
+
+def _serve(config: EngineConfig, inbox: SocketInbox, sender: zmq.Socket[bytes]) -> None:
+    outbox = Outbox(sender)
+    engine = build_engine(config, inbox, (outbox,))
+    outbox.attach(engine)
+    clock = engine.loop.clock
+    inbox.on_idle = lambda: outbox.on_events((), clock.now_ns())
+    sender.send(encode(ReadyMessage(engine.facts)))
+    while inbox.is_open and (engine.loop.turn() or inbox.wait()):
+        pass
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="headway.engine.process")
+    parser.add_argument("--to-engine", required=True)
+    parser.add_argument("--from-engine", required=True)
+    parser.add_argument("--config", required=True, help="EngineConfig as JSON")
+    args = parser.parse_args()
+    config = msgspec.convert(json.loads(args.config), EngineConfig)
+    return run(config, args.to_engine, args.from_engine)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,268 @@
+"""`LLM`: the engine in this process, for offline use; argument names are vLLM's."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headway.collector import Collector
+from headway.core.events import Event
+from headway.core.request import Request, SamplingParams
+from headway.drive.ports import Command, Submit, Withdraw
+from headway.engine.build import build_engine
+from headway.engine.config import EngineConfig
+from headway.engine.logprobs import LogprobStore
+from headway.model_text import open_text
+from headway.outputs import RequestOutput
+from headway.wire import EngineFacts
+
+Prompt = str | Sequence[int] | Mapping[str, Any]
+Message = Mapping[str, Any]
+
+
+class LLM:
+    """A model ready to answer; every keyword of `EngineConfig` is accepted.
+
+    model: a directory, a .gguf file or a hub name; None takes the default model.
+    gpu_memory_utilization is accepted so that scripts written for vLLM run, and has no effect on a
+    CPU: `kv_cache_memory_bytes` sets the pool there.
+    Raises ValueError or OSError with a sentence when the model or a setting cannot work.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        tokenizer: str | None = None,
+        chat_template: str | None = None,
+        gpu_memory_utilization: float | None = None,
+        **settings: Any,
+    ) -> None:
+        if gpu_memory_utilization is not None:
+            print(
+                "headway: gpu_memory_utilization has no effect on a CPU; "
+                "kv_cache_memory_bytes sets the KV cache",
+                file=sys.stderr,
+            )
+        config = _engine_config(model, settings)
+        self._inbox = _MemoryInbox()
+        self._engine = build_engine(config, self._inbox)
+        self._text = open_text(
+            self._engine.source, tokenizer_path=tokenizer, chat_template=chat_template
+        )
+        self._seed = config.seed
+        self._serial = itertools.count()
+        self._collector = Collector(self._text.tokenizer, self._inbox.commands.append)
+        self._engine.loop.add_listener(_Feed(self._engine.executor.logprobs, self._collector))
+
+    @property
+    def facts(self) -> EngineFacts:
+        """What the engine decided at start: sizes, dtypes, backend."""
+        return self._engine.facts
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = True,
+    ) -> list[RequestOutput]:
+        """Complete every prompt; results in the order of the prompts.
+
+        A prompt is a string, a list of token ids, or {"prompt": ...} / {"prompt_token_ids": [...]}.
+        One `SamplingParams` for all, or one for each. A prompt that cannot be served raises
+        ValueError before anything is computed.
+        """
+        many = _as_prompts(prompts)
+        params = _one_each(sampling_params, len(many))
+        pairs = zip(many, params, strict=True)
+        return self._run([self._request(*self._encode(p), s) for p, s in pairs], use_tqdm)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = True,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[RequestOutput]:
+        """Answer one conversation (a list of messages) or several (a list of lists)."""
+        chats: Sequence[Any] = (
+            [messages] if messages and isinstance(messages[0], Mapping) else messages
+        )
+        params = _one_each(sampling_params, len(chats))
+        texts = [
+            self._render(chat, add_generation_prompt, continue_final_message, chat_template_kwargs)
+            for chat in chats
+        ]
+        requests = [
+            self._request(text, self._text.tokenizer.encode(text, add_special_tokens=False), s)
+            for text, s in zip(texts, params, strict=True)
+        ]
+        return self._run(requests, use_tqdm)
+
+    def stream_chat(
+        self, messages: Sequence[Message], sampling_params: SamplingParams | None = None
+    ) -> Iterator[str]:
+        """Answer one conversation, yielding text as it comes; closing the iterator ends it."""
+        text = self._render(messages, True, False, None)
+        ids = self._text.tokenizer.encode(text, add_special_tokens=False)
+        request, prompt = self._request(text, ids, sampling_params or SamplingParams())
+        self._submit([(request, prompt)])
+        sent = 0
+        try:
+            while not self._collector.output(request.request_id).finished:
+                self._engine.loop.turn()
+                answer = self._collector.output(request.request_id).outputs[0].text
+                if len(answer) > sent:
+                    yield answer[sent:]
+                    sent = len(answer)
+        finally:
+            self._withdraw_unfinished([request.request_id])
+            self._collector.take(request.request_id)
+
+    def _render(
+        self,
+        messages: Sequence[Message],
+        add_generation_prompt: bool,
+        continue_final_message: bool,
+        kwargs: Mapping[str, Any] | None,
+    ) -> str:
+        if self._text.template is None:
+            raise ValueError(
+                "the model has no chat template: pass chat_template=, or use generate()"
+            )
+        return self._text.template.render(
+            messages,
+            add_generation_prompt=add_generation_prompt and not continue_final_message,
+            continue_final_message=continue_final_message,
+            **(kwargs or {}),
+        )
+
+    def _encode(self, prompt: Prompt) -> tuple[str | None, list[int]]:
+        if isinstance(prompt, Mapping):
+            prompt = prompt.get("prompt_token_ids") or prompt.get("prompt") or ""
+        if isinstance(prompt, str):
+            return prompt, self._text.tokenizer.encode(prompt)
+        return None, [int(token_id) for token_id in prompt]
+
+    def _request(
+        self, prompt: str | None, token_ids: list[int], params: SamplingParams
+    ) -> tuple[Request, str | None]:
+        facts = self._engine.facts
+        _check_token_ids(token_ids, facts.vocab_size)
+        _check_params(params, facts.vocab_size, facts.max_logprobs)
+        serial = next(self._serial)
+        own = frozenset(params.stop_token_ids or ())
+        request = Request(
+            request_id=f"offline-{serial}",
+            prompt_token_ids=tuple(token_ids),
+            sampling=params,
+            stop_token_ids=own if params.ignore_eos else own | self._text.stop_token_ids,
+            # Unseeded requests differ from each other and repeat from run to run.
+            seed=params.seed if params.seed is not None else (self._seed << 32) + serial,
+        )
+        return request, prompt
+
+    def _submit(self, requests: Sequence[tuple[Request, str | None]]) -> None:
+        for request, prompt in requests:
+            self._collector.expect(request, prompt)
+            self._inbox.commands.append(Submit(request))
+
+    def _run(
+        self, requests: Sequence[tuple[Request, str | None]], use_tqdm: bool
+    ) -> list[RequestOutput]:
+        ids = [request.request_id for request, _ in requests]
+        self._submit(requests)
+        try:
+            with self._collector.progress(len(ids), shown=use_tqdm):
+                while self._collector.num_unfinished:
+                    self._engine.loop.turn()
+                    self._collector.raise_rejections()
+        finally:
+            self._withdraw_unfinished(ids)
+            outputs = [self._collector.take(request_id) for request_id in ids]
+        return outputs
+
+    def _withdraw_unfinished(self, ids: Sequence[str]) -> None:
+        """Leave nothing behind when a run is cut short."""
+        left = [i for i in ids if not self._collector.output(i).finished]
+        self._inbox.commands += [Withdraw(request_id) for request_id in left]
+        while self._inbox.commands:
+            self._engine.loop.turn()
+
+
+class _MemoryInbox:
+    """Commands from this very thread: what `generate` has put there."""
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+
+    def take(self) -> list[Command]:
+        taken, self.commands[:] = list(self.commands), []
+        return taken
+
+    def wait(self) -> bool:
+        return bool(self.commands)
+
+
+class _Feed:
+    """Tells the collector what happened, then the logprobs that came with it."""
+
+    def __init__(self, logprobs: LogprobStore, collector: Collector) -> None:
+        self._logprobs = logprobs
+        self._collector = collector
+
+    def on_events(self, events: Sequence[Event], now_ns: int) -> None:
+        self._collector.on_events(events, now_ns)
+        self._collector.on_logprobs(self._logprobs.take())
+
+
+def _engine_config(model: str | None, settings: Mapping[str, Any]) -> EngineConfig:
+    unknown = sorted(set(settings) - set(EngineConfig.__dataclass_fields__))
+    if unknown:
+        known = ", ".join(EngineConfig.__dataclass_fields__)
+        raise ValueError(f"LLM knows no setting {', '.join(unknown)}; it knows {known}")
+    return EngineConfig(model=model, **settings)
+
+
+def _as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    if isinstance(prompts, str | Mapping):
+        return [prompts]
+    if prompts and all(isinstance(item, int) for item in prompts):
+        return [prompts]  # type: ignore[list-item]
+    return list(prompts)  # type: ignore[arg-type]
+
+
+def _one_each(
+    params: SamplingParams | Sequence[SamplingParams] | None, count: int
+) -> list[SamplingParams]:
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * count
+    if len(params) != count:
+        raise ValueError(
+            f"{count} prompts but {len(params)} sampling_params: give one, or one each"
+        )
+    return list(params)
+
+
+def _check_token_ids(token_ids: Sequence[int], vocab_size: int) -> None:
+    bad = next((i for i in token_ids if not 0 <= i < vocab_size), None)
+    if bad is not None:
+        raise ValueError(f"token id {bad} is outside the model's vocabulary of {vocab_size}")
+
+
+def _check_params(params: SamplingParams, vocab_size: int, max_logprobs: int) -> None:
+    for token_id in params.logit_bias:
+        if token_id >= vocab_size:
+            raise ValueError(
+                f"logit_bias token {token_id} is outside the model's vocabulary of {vocab_size}"
+            )
+    for name in ("logprobs", "prompt_logprobs"):
+        value = getattr(params, name)
+        if value is not None and value > max_logprobs:
+            raise ValueError(f"{name}={value} is more than max_logprobs={max_logprobs}: raise it")

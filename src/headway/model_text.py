@@ -1,0 +1,50 @@
+"""The text side of a model: tokenizer, chat template and stop ids, opened from where the model lies.
+
+The engine never needs it; `LLM` and the API process do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.model.config import ModelConfig, read_config
+from headway.model.source import ModelSource
+from headway.model.weights.gguf import read_gguf
+from headway.text.chat_template import ChatTemplate
+from headway.text.eos import StopId, unite_stop_ids
+from headway.text.tokenizer import Tokenizer, load_tokenizer_dir, tokenizer_from_gguf
+
+
+@dataclass(frozen=True, slots=True)
+class ModelText:
+    tokenizer: Tokenizer
+    template: ChatTemplate | None  # None: the model names none and none was given
+    stop_ids: tuple[StopId, ...]
+    config: ModelConfig
+
+    @property
+    def stop_token_ids(self) -> frozenset[int]:
+        return frozenset(stop.token_id for stop in self.stop_ids)
+
+
+def open_text(
+    source: ModelSource, *, tokenizer_path: str | None = None, chat_template: str | None = None
+) -> ModelText:
+    """`chat_template` replaces the model's own. Raises ValueError with a sentence."""
+    tokenizer = _open_tokenizer(source, tokenizer_path)
+    config = read_config(source)
+    template_source = chat_template or tokenizer.chat_template
+    template = ChatTemplate.for_tokenizer(template_source, tokenizer) if template_source else None
+    stop_ids = unite_stop_ids(tokenizer, config.eos_token_ids, template)
+    return ModelText(tokenizer, template, tuple(stop_ids), config)
+
+
+def _open_tokenizer(source: ModelSource, tokenizer_path: str | None) -> Tokenizer:
+    if tokenizer_path is not None:
+        return load_tokenizer_dir(Path(tokenizer_path))
+    if source.kind == "gguf":
+        metadata: Mapping[str, object] = read_gguf(source.path).metadata
+        return tokenizer_from_gguf(metadata)
+    return load_tokenizer_dir(source.path)
