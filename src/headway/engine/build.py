@@ -17,6 +17,7 @@ from headway.engine.sizing import Sizes, choose_sizes
 from headway.model.loader import LoadedModel, load_model
 from headway.model.source import ModelSource, resolve
 from headway.ops import select
+from headway.ops.interface import Ops
 from headway.wire import EngineFacts, EngineStats
 
 
@@ -29,21 +30,41 @@ class Engine:
     executor: ModelExecutor
     facts: EngineFacts
     source: ModelSource
-    generation_defaults: dict[str, object]
 
 
 def build_engine(
     config: EngineConfig, inbox: Inbox, listeners: SequenceOf[Listener] = ()
 ) -> Engine:
     """Load the model and stand the engine up; raises ValueError or OSError with a sentence."""
-    phases = _Phases()
+    phases = Phases()
     source = resolve(config.model, revision=config.revision, download_dir=config.download_dir)
     phases.end("find the model")
     ops, backend = select.choose(num_threads=config.num_threads)
-    dtype = "bfloat16" if config.dtype == "auto" else config.dtype
-    kv_dtype = dtype if config.kv_cache_dtype == "auto" else config.kv_cache_dtype
-    model = load_model(source, ops, dtype, load_format=config.load_format)
+    model = load_model(source, ops, compute_dtype(config), load_format=config.load_format)
     phases.end("load and pack weights")
+    return assemble(config, source, model, ops, inbox, listeners, backend=backend, phases=phases)
+
+
+def compute_dtype(config: EngineConfig) -> str:
+    """bfloat16 unless told otherwise: half the bytes to read, and the matrix units take it."""
+    return "bfloat16" if config.dtype == "auto" else config.dtype
+
+
+def assemble(
+    config: EngineConfig,
+    source: ModelSource,
+    model: LoadedModel,
+    ops: Ops,
+    inbox: Inbox,
+    listeners: SequenceOf[Listener] = (),
+    *,
+    backend: str = "",
+    phases: Phases | None = None,
+) -> Engine:
+    """Stand an engine up around a loaded model. Weights may be shared by several engines."""
+    phases = phases or Phases()
+    dtype = compute_dtype(config)
+    kv_dtype = dtype if config.kv_cache_dtype == "auto" else config.kv_cache_dtype
     sizes = choose_sizes(config, model.config, kv_dtype)
     cache = ops.new_kv_cache(
         model.config.num_layers,
@@ -60,9 +81,8 @@ def build_engine(
         loop=EngineLoop(scheduler, RealClock(), inbox, executor, (executor, *listeners)),
         scheduler=scheduler,
         executor=executor,
-        facts=_facts(config, source, model, sizes, dtype, kv_dtype, backend, phases.ms),
+        facts=_facts(config, source, model, sizes, (dtype, kv_dtype), backend or ops.name, phases),
         source=source,
-        generation_defaults=dict(model.config.generation_defaults),
     )
 
 
@@ -80,7 +100,7 @@ def read_stats(scheduler: Scheduler, step_index: int) -> EngineStats:
     )
 
 
-class _Phases:
+class Phases:
     """How long each part of the start took."""
 
     def __init__(self) -> None:
@@ -117,27 +137,26 @@ def _facts(
     source: ModelSource,
     model: LoadedModel,
     sizes: Sizes,
-    dtype: str,
-    kv_dtype: str,
+    dtypes: tuple[str, str],
     backend: str,
-    phases_ms: dict[str, float],
+    phases: Phases,
 ) -> EngineFacts:
     return EngineFacts(
         model=source.name,
-        dtype=dtype,
+        dtype=dtypes[0],
         backend=backend,
         num_threads=0,
         vocab_size=model.config.vocab_size,
         max_model_len=sizes.max_model_len,
         block_size=config.block_size,
         num_blocks=sizes.num_blocks,
-        kv_cache_dtype=kv_dtype,
-        kv_bytes_per_token=model.config.kv_bytes_per_token(kv_dtype),
+        kv_cache_dtype=dtypes[1],
+        kv_bytes_per_token=model.config.kv_bytes_per_token(dtypes[1]),
         max_num_seqs=sizes.max_num_seqs,
         max_num_batched_tokens=sizes.max_num_batched_tokens,
         enable_prefix_caching=config.enable_prefix_caching,
         kv_policy=config.kv_policy,
         stop_token_ids=list(model.config.eos_token_ids),
         max_logprobs=config.max_logprobs,
-        phases_ms=phases_ms,
+        phases_ms=phases.ms,
     )
