@@ -1,4 +1,4 @@
-"""The text side of a model: tokenizer, chat template and stop ids, opened from where the model lies.
+"""The text side of a model: tokenizer, chat template and stop ids, opened where the model lies.
 
 The engine never needs it; `LLM` and the API process do.
 """
