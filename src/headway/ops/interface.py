@@ -88,6 +88,21 @@ class Ops(Protocol):
 
     name: str
 
+    def new_kv_cache(
+        self,
+        num_layers: int,
+        num_blocks: int,
+        block_size: int,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: str,
+    ) -> KVCache:
+        """An empty cache of `dtype` "float32" or "bfloat16"; `block_size` a multiple of 16.
+
+        Memory is taken from the system page by page, when it is first written.
+        """
+        ...
+
     def pack_linear(self, weight: Raw, bias: F32 | None, dtype: str) -> PackedLinear:
         """Pack `weight` [N, K] (float32, or uint16 as bfloat16) for `linear`, stored as `dtype`."""
         ...
