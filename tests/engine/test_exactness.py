@@ -84,16 +84,32 @@ def test_a_cache_hit_of_any_number_of_blocks_equals_cold(make_bench: MakeBench) 
 
 def test_preempted_at_any_step_equals_undisturbed(make_bench: MakeBench) -> None:
     expected = alone(make_bench, subject())
-    for turn in range(1, 17):
-        bench = make_bench(max_num_batched_tokens=16, max_num_seqs=2)
-
-        def interfere(now: int, bench: Bench = bench, turn: int = turn) -> None:
-            if now == turn:
-                bench.engine.scheduler.preempt("subject")
-
-        found = bench.run({0: [subject()]}, interfere)["subject/0"]
-        assert bench.num_preemptions == 1
+    preempted_at = []
+    for turn in range(2, 18):
+        bench = make_bench(max_num_batched_tokens=40, long_prefill_token_threshold=16)
+        found = bench.run({0: [growing()], 1: [subject()]}, squeeze(bench, turn))["subject/0"]
         assert found.visible() == expected.visible()
+        preempted_at += [turn] * bench.num_preemptions
+    assert preempted_at == list(range(2, 18))
+
+
+def growing() -> Request:
+    """An older request that needs one more block at every one of its first 40 steps."""
+    return ask("growing", prompt_of(16 * 40, 77), max_tokens=1)
+
+
+def squeeze(bench: Bench, turn: int) -> Callable[[int], None]:
+    """Take every free block away for one turn, so that who grows must evict the newest."""
+    pool = bench.engine.scheduler.pool
+    taken: list[int] = []
+
+    def before(now: int) -> None:
+        if now == turn:
+            taken.extend(pool.allocate(pool.num_free))
+        elif now == turn + 1:
+            pool.free(taken)
+
+    return before
 
 
 def test_preempted_by_others_in_a_small_pool_equals_alone(make_bench: MakeBench) -> None:
