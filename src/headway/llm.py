@@ -78,7 +78,8 @@ class LLM:
         many = _as_prompts(prompts)
         params = _one_each(sampling_params, len(many))
         pairs = zip(many, params, strict=True)
-        return self._run([self._request(*self._encode(p), s) for p, s in pairs], use_tqdm)
+        requests = [self._request(*self._encode(p), s) for p, s in pairs]
+        return self._run(requests, use_tqdm, follows_text=True)
 
     def chat(
         self,
@@ -103,7 +104,7 @@ class LLM:
             self._request(text, self._text.tokenizer.encode(text, add_special_tokens=False), s)
             for text, s in zip(texts, params, strict=True)
         ]
-        return self._run(requests, use_tqdm)
+        return self._run(requests, use_tqdm, follows_text=False)
 
     def stream_chat(
         self, messages: Sequence[Message], sampling_params: SamplingParams | None = None
@@ -112,7 +113,7 @@ class LLM:
         text = self._render(messages, True, False, None)
         ids = self._text.tokenizer.encode(text, add_special_tokens=False)
         request, prompt = self._request(text, ids, sampling_params or SamplingParams())
-        self._submit([(request, prompt)])
+        self._submit([(request, prompt)], follows_text=False)
         sent = 0
         try:
             while not self._collector.output(request.request_id).finished:
@@ -168,16 +169,18 @@ class LLM:
         )
         return request, prompt
 
-    def _submit(self, requests: Sequence[tuple[Request, str | None]]) -> None:
+    def _submit(
+        self, requests: Sequence[tuple[Request, str | None]], *, follows_text: bool
+    ) -> None:
         for request, prompt in requests:
-            self._collector.expect(request, prompt)
+            self._collector.expect(request, prompt, follows_text=follows_text)
             self._inbox.commands.append(Submit(request))
 
     def _run(
-        self, requests: Sequence[tuple[Request, str | None]], use_tqdm: bool
+        self, requests: Sequence[tuple[Request, str | None]], use_tqdm: bool, *, follows_text: bool
     ) -> list[RequestOutput]:
         ids = [request.request_id for request, _ in requests]
-        self._submit(requests)
+        self._submit(requests, follows_text=follows_text)
         try:
             with self._collector.progress(len(ids), shown=use_tqdm):
                 while self._collector.num_unfinished:
