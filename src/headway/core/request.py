@@ -96,19 +96,41 @@ def _as_tuple(stop: str | Sequence[str] | None) -> tuple[str, ...]:
 
 def _check_counts(params: SamplingParams) -> None:
     _require(params.n >= 1, "n", params.n, "at least 1")
-    _require(params.max_tokens is None or params.max_tokens >= 1, "max_tokens", params.max_tokens, "at least 1")
+    _require(
+        params.max_tokens is None or params.max_tokens >= 1,
+        "max_tokens",
+        params.max_tokens,
+        "at least 1",
+    )
     _require(params.min_tokens >= 0, "min_tokens", params.min_tokens, "at least 0")
     if params.max_tokens is not None:
-        _require(params.min_tokens <= params.max_tokens, "min_tokens", params.min_tokens, f"at most max_tokens={params.max_tokens}")
+        _require(
+            params.min_tokens <= params.max_tokens,
+            "min_tokens",
+            params.min_tokens,
+            f"at most max_tokens={params.max_tokens}",
+        )
     _require(params.top_k >= 0, "top_k", params.top_k, "0 or -1 (off) or at least 1")
     for name in ("logprobs", "prompt_logprobs"):
         value = getattr(params, name)
         _require(value is None or value >= 0, name, value, "at least 0")
-    _require(params.seed is None or -MAX_SEED <= params.seed <= MAX_SEED, "seed", params.seed, "a 64-bit integer")
+    _require(
+        params.seed is None or -MAX_SEED <= params.seed <= MAX_SEED,
+        "seed",
+        params.seed,
+        "a 64-bit integer",
+    )
 
 
 def _check_numbers(params: SamplingParams) -> None:
-    for name in ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"):
+    for name in (
+        "temperature",
+        "top_p",
+        "min_p",
+        "presence_penalty",
+        "frequency_penalty",
+        "repetition_penalty",
+    ):
         value = getattr(params, name)
         _require(math.isfinite(value), name, value, "a finite number")
     _require(params.temperature >= 0, "temperature", params.temperature, "at least 0")
@@ -117,16 +139,33 @@ def _check_numbers(params: SamplingParams) -> None:
     for name in ("presence_penalty", "frequency_penalty"):
         value = getattr(params, name)
         _require(-2 <= value <= 2, name, value, "in [-2, 2]")
-    _require(params.repetition_penalty > 0, "repetition_penalty", params.repetition_penalty, "greater than 0")
+    _require(
+        params.repetition_penalty > 0,
+        "repetition_penalty",
+        params.repetition_penalty,
+        "greater than 0",
+    )
     for token_id, bias in params.logit_bias.items():
-        _require(token_id >= 0 and math.isfinite(bias), "logit_bias", {token_id: bias}, "token ids with finite numbers")
+        _require(
+            token_id >= 0 and math.isfinite(bias),
+            "logit_bias",
+            {token_id: bias},
+            "token ids with finite numbers",
+        )
 
 
 def _check_stops(params: SamplingParams) -> None:
     stops = params.stop or ()
-    _require(all(isinstance(stop, str) and stop for stop in stops), "stop", stops, "non-empty strings")
+    _require(
+        all(isinstance(stop, str) and stop for stop in stops), "stop", stops, "non-empty strings"
+    )
     ids = params.stop_token_ids or ()
-    _require(all(isinstance(i, int) and i >= 0 for i in ids), "stop_token_ids", ids, "token ids of at least 0")
+    _require(
+        all(isinstance(i, int) and i >= 0 for i in ids),
+        "stop_token_ids",
+        ids,
+        "token ids of at least 0",
+    )
 
 
 def _require(holds: bool, name: str, value: object, rule: str) -> None:
