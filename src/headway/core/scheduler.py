@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
 
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
@@ -29,23 +28,11 @@ from headway.core.prefix import HashedPrefixCache, NoPrefixCache, PrefixCache
 from headway.core.request import FinishReason, Request
 from headway.core.residents import Residents
 from headway.core.sequence import Sequence, SequenceStatus
+from headway.core.stats import SchedulerStats
 from headway.core.step import Blocker, Step, StepResult, sampled_tokens
 from headway.core.step_builder import StepBuilder
 
 MAX_STEPS_IN_FLIGHT = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerStats:
-    """The state between two steps. Blocks: total = held + cached + blank."""
-
-    num_running: int
-    num_waiting: int
-    num_total_blocks: int
-    num_held_blocks: int
-    num_cached_blocks: int  # free, but findable by the prefix cache
-    num_resident_tokens: int  # computed tokens of the running; a shared block counts for each
-    waiting_reasons: Mapping[Blocker, int]
 
 
 class Scheduler:
