@@ -73,8 +73,7 @@ class Collector:
         if sampling.prompt_logprobs is not None:
             output.prompt_logprobs = []
         assemblers = [
-            TextAssembler(self._tokenizer, sampling, follows_text=follows_text)
-            for _ in completions
+            TextAssembler(self._tokenizer, sampling, follows_text=follows_text) for _ in completions
         ]
         self._entries[request.request_id] = _Entry(request, output, assemblers)
         self.num_unfinished += 1

@@ -14,6 +14,7 @@ from headway.drive.ports import Command, Submit, Withdraw
 from headway.engine.build import build_engine
 from headway.engine.config import EngineConfig
 from headway.engine.logprobs import LogprobStore
+from headway.model.source import resolve
 from headway.model_text import open_text
 from headway.outputs import RequestOutput
 from headway.wire import EngineFacts
@@ -47,15 +48,15 @@ class LLM:
                 file=sys.stderr,
             )
         config = _engine_config(model, settings)
-        self._inbox = _MemoryInbox()
-        self._engine = build_engine(config, self._inbox)
-        self._text = open_text(
-            self._engine.source, tokenizer_path=tokenizer, chat_template=chat_template
-        )
+        source = resolve(config.model, revision=config.revision, download_dir=config.download_dir)
+        self._text = open_text(source, tokenizer_path=tokenizer, chat_template=chat_template)
         self._seed = config.seed
         self._serial = itertools.count()
+        self._inbox = _MemoryInbox()
         self._collector = Collector(self._text.tokenizer, self._inbox.commands.append)
-        self._engine.loop.add_listener(_Feed(self._engine.executor.logprobs, self._collector))
+        feed = _Feed(self._collector)
+        self._engine = build_engine(config, self._inbox, (feed,))
+        feed.logprobs = self._engine.executor.logprobs
 
     @property
     def facts(self) -> EngineFacts:
@@ -216,13 +217,14 @@ class _MemoryInbox:
 class _Feed:
     """Tells the collector what happened, then the logprobs that came with it."""
 
-    def __init__(self, logprobs: LogprobStore, collector: Collector) -> None:
-        self._logprobs = logprobs
+    logprobs: LogprobStore
+
+    def __init__(self, collector: Collector) -> None:
         self._collector = collector
 
     def on_events(self, events: Sequence[Event], now_ns: int) -> None:
         self._collector.on_events(events, now_ns)
-        self._collector.on_logprobs(self._logprobs.take())
+        self._collector.on_logprobs(self.logprobs.take())
 
 
 def _engine_config(model: str | None, settings: Mapping[str, Any]) -> EngineConfig:

@@ -30,9 +30,7 @@ def loaded(request: pytest.FixtureRequest, tiny_source: ModelSource) -> tuple[Lo
 
 
 @pytest.fixture
-def make_bench(
-    tiny_source: ModelSource, loaded: tuple[LoadedModel, Ops]
-) -> Callable[..., Bench]:
+def make_bench(tiny_source: ModelSource, loaded: tuple[LoadedModel, Ops]) -> Callable[..., Bench]:
     """A fresh engine with the given settings around the loaded model."""
     model, ops = loaded
     return lambda **settings: Bench(tiny_source, model, ops, **settings)
