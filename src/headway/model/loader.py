@@ -1,0 +1,191 @@
+"""From a source to a decoder: open, check, then read and pack tensor by tensor."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from headway.model.config import read_config
+from headway.model.decoder import Decoder, DecoderWeights, LayerWeights
+from headway.model.errors import ModelError
+from headway.model.gguf_config import gguf_config
+from headway.model.shape import KV_BYTES, ModelConfig
+from headway.model.source import ModelSource
+from headway.model.weights.dummy import DummyStore
+from headway.model.weights.gguf import read_gguf
+from headway.model.weights.gguf_store import GGUFStore
+from headway.model.weights.names import (
+    GGUF_NAMES,
+    HF_NAMES,
+    TensorNames,
+    bias_of,
+    check_shapes,
+    expected_shapes,
+)
+from headway.model.weights.safetensors import SafetensorsStore
+from headway.model.weights.store import TensorStore, as_dtype
+from headway.ops.interface import F32, Ops, PackedLinear, Raw
+
+# Matrices read (and dequantised) while another is packed: more would only cost memory.
+_AHEAD = 2
+_LOAD_FORMATS = ("auto", "dummy")
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """`phases_ms` says how long each part of the loading took, for people to read."""
+
+    config: ModelConfig
+    decoder: Decoder
+    phases_ms: dict[str, float]
+
+
+def load_model(
+    source: ModelSource, ops: Ops, dtype: str, *, load_format: str = "auto"
+) -> LoadedModel:
+    """Weights in memory as `dtype` ("float32" or "bfloat16"), packed for `ops`.
+
+    `load_format="dummy"` makes random weights of the model's shapes. Raises ModelError.
+    """
+    if dtype not in KV_BYTES:
+        raise ModelError(f"dtype must be {' or '.join(KV_BYTES)}, got {dtype!r}")
+    if load_format not in _LOAD_FORMATS:
+        raise ModelError(f"load_format must be {' or '.join(_LOAD_FORMATS)}, got {load_format!r}")
+    started = time.monotonic()
+    opened = _open_dummy(source) if load_format == "dummy" else _open(source)
+    check_shapes(opened.store.shapes, opened.config, opened.names, opened.store.origin)
+    checked = time.monotonic()
+    weights = _Packing(opened, ops, dtype).pack()
+    packed = time.monotonic()
+    phases_ms = {
+        "open and check": 1e3 * (checked - started),
+        "read and pack": 1e3 * (packed - checked),
+    }
+    return LoadedModel(opened.config, Decoder(opened.config, weights, ops), phases_ms)
+
+
+class _Opened(NamedTuple):
+    config: ModelConfig
+    store: TensorStore
+    names: TensorNames
+    rope_divisors: F32 | None = None
+
+
+def _open(source: ModelSource) -> _Opened:
+    if source.kind == "gguf":
+        file = read_gguf(source.path)
+        config = gguf_config(file)
+        store = GGUFStore(file, config)
+        return _Opened(config, store, GGUF_NAMES, store.rope_divisors())
+    return _Opened(read_config(source), SafetensorsStore(source.path), HF_NAMES)
+
+
+def _open_dummy(source: ModelSource) -> _Opened:
+    config = read_config(source)
+    return _Opened(config, DummyStore(expected_shapes(config, HF_NAMES)), HF_NAMES)
+
+
+class _Matrix(NamedTuple):
+    """Tensors stacked into one linear; `scale` is a multiplier that the weights absorb."""
+
+    parts: tuple[str, ...]
+    has_bias: bool = False
+    scale: float = 1.0
+
+
+class _Packing:
+    """Reads matrices in other threads, packs them in this one, in the order of the layers."""
+
+    def __init__(self, opened: _Opened, ops: Ops, dtype: str) -> None:
+        self._config, self._store, self._names, self._rope_divisors = opened
+        self._ops = ops
+        self._dtype = dtype
+
+    def pack(self) -> DecoderWeights:
+        config, names = self._config, self._names
+        with ThreadPoolExecutor(_AHEAD, thread_name_prefix="headway-load") as pool:
+            matrices = _read_ahead(pool, self._read_matrix, self._matrices())
+            linears = (self._ops.pack_linear(*matrix, self._dtype) for matrix in matrices)
+            layers = tuple(self._layer(index, linears) for index in range(config.num_layers))
+            lm_head = next(linears)
+        return DecoderWeights(
+            embedding=self._scaled(names.embedding, config.embedding_multiplier),
+            layers=layers,
+            final_norm=self._vector(names.final_norm),
+            lm_head=lm_head,
+            rope_divisors=self._rope_divisors,
+        )
+
+    def _matrices(self) -> Iterator[_Matrix]:
+        """In the order in which `_layer` and `pack` take them."""
+        config, names = self._config, self._names
+        branch = config.residual_multiplier
+        for index in range(config.num_layers):
+            for patterns, has_bias, scale in (
+                ((names.q, names.k, names.v), config.qkv_bias, 1.0),
+                ((names.o,), config.o_bias, branch),
+                ((names.gate, names.up), config.mlp_bias, 1.0),
+                ((names.down,), config.mlp_bias, branch),
+            ):
+                parts = tuple(pattern.format(layer=index) for pattern in patterns)
+                yield _Matrix(parts, has_bias, scale)
+        head = names.embedding if config.tie_word_embeddings else names.lm_head
+        yield _Matrix((head,), scale=1.0 / config.logits_divisor)
+
+    def _layer(self, index: int, linears: Iterator[PackedLinear]) -> LayerWeights:
+        names = self._names
+        qkv, o, gate_up, down = islice(linears, 4)
+        q_norm = k_norm = None
+        if self._config.qk_norm:
+            q_norm = self._vector(names.q_norm.format(layer=index))
+            k_norm = self._vector(names.k_norm.format(layer=index))
+        return LayerWeights(
+            attention_norm=self._vector(names.attention_norm.format(layer=index)),
+            qkv=qkv,
+            o=o,
+            mlp_norm=self._vector(names.mlp_norm.format(layer=index)),
+            gate_up=gate_up,
+            down=down,
+            q_norm=q_norm,
+            k_norm=k_norm,
+        )
+
+    def _read_matrix(self, matrix: _Matrix) -> tuple[Raw, F32 | None]:
+        weights = [self._scaled(name, matrix.scale) for name in matrix.parts]
+        weight = weights[0] if len(weights) == 1 else np.concatenate(weights)
+        if not matrix.has_bias:
+            return weight, None
+        bias = np.concatenate([self._vector(bias_of(name)) for name in matrix.parts])
+        return weight, bias * np.float32(matrix.scale)
+
+    def _scaled(self, name: str, scale: float) -> Raw:
+        if scale == 1.0:
+            return np.ascontiguousarray(self._store.read(name, self._dtype))
+        return as_dtype(self._vector(name) * np.float32(scale), self._dtype)
+
+    def _vector(self, name: str) -> F32:
+        # Copied: a small array must not keep a whole mapped file open.
+        return np.array(self._store.read(name, "float32"), dtype=np.float32)
+
+
+def _read_ahead(
+    pool: ThreadPoolExecutor, read: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
+    """Results in order, with `_AHEAD` of them being read while the caller uses one."""
+    pending: deque[Future[Result]] = deque()
+    for item in items:
+        pending.append(pool.submit(read, item))
+        if len(pending) > _AHEAD:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()
