@@ -35,6 +35,19 @@ class _Entry:
     sequence_index: dict[int, int] = field(default_factory=dict)
 
 
+def shown_token_ids(
+    request: Request, completion: CompletionOutput, event: Advanced
+) -> tuple[int, ...]:
+    """The tokens whose text the client sees: a stop id ends a sequence and shows only if asked."""
+    num_tokens = len(completion.token_ids) + len(event.token_ids)
+    ends = (
+        event.token_ids[-1] in request.stop_token_ids
+        and num_tokens >= request.sampling.min_tokens
+        and not request.sampling.include_stop_str_in_output
+    )
+    return event.token_ids[:-1] if ends else event.token_ids
+
+
 class Collector:
     """A listener. `withdraw` is called to end a sequence whose stop string has come."""
 
@@ -47,7 +60,8 @@ class Collector:
         self._on_finished: Callable[[RequestOutput], None] = lambda output: None
         self.num_unfinished = 0
 
-    def expect(self, request: Request, prompt: str | None) -> None:
+    def expect(self, request: Request, prompt: str | None, *, follows_text: bool) -> None:
+        """Announce a request before it is submitted. `follows_text`: see `Detokenizer`."""
         sampling = request.sampling
         completions = [
             CompletionOutput(index, logprobs=None if sampling.logprobs is None else [])
@@ -58,7 +72,9 @@ class Collector:
         )
         if sampling.prompt_logprobs is not None:
             output.prompt_logprobs = []
-        assemblers = [TextAssembler(self._tokenizer, sampling) for _ in completions]
+        assemblers = [
+            TextAssembler(self._tokenizer, sampling, follows_text=follows_text) for _ in completions
+        ]
         self._entries[request.request_id] = _Entry(request, output, assemblers)
         self.num_unfinished += 1
 
@@ -148,7 +164,7 @@ class Collector:
         completion = entry.output.outputs[index]
         if completion.finished():
             return  # ended by a stop string; the withdrawal is on its way
-        delta = entry.assemblers[index].push(event.token_ids)
+        delta = entry.assemblers[index].push(shown_token_ids(entry.request, completion, event))
         completion.token_ids += event.token_ids
         completion.text += delta.text
         if delta.stopped_by is not None:
@@ -164,8 +180,11 @@ class Collector:
         index = entry.sequence_index[sequence_id]
         completion = entry.output.outputs[index]
         if not completion.finished():
-            completion.text += entry.assemblers[index].finish()
-            self._end(entry, completion, reason, stop_id)
+            delta = entry.assemblers[index].finish()
+            completion.text += delta.text
+            if delta.stopped_by is not None:
+                reason = FinishReason.STOP
+            self._end(entry, completion, reason, delta.stopped_by or stop_id)
 
     def _end(
         self,

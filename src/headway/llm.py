@@ -14,6 +14,7 @@ from headway.drive.ports import Command, Submit, Withdraw
 from headway.engine.build import build_engine
 from headway.engine.config import EngineConfig
 from headway.engine.logprobs import LogprobStore
+from headway.model.source import resolve
 from headway.model_text import open_text
 from headway.outputs import RequestOutput
 from headway.wire import EngineFacts
@@ -47,15 +48,15 @@ class LLM:
                 file=sys.stderr,
             )
         config = _engine_config(model, settings)
-        self._inbox = _MemoryInbox()
-        self._engine = build_engine(config, self._inbox)
-        self._text = open_text(
-            self._engine.source, tokenizer_path=tokenizer, chat_template=chat_template
-        )
+        source = resolve(config.model, revision=config.revision, download_dir=config.download_dir)
+        self._text = open_text(source, tokenizer_path=tokenizer, chat_template=chat_template)
         self._seed = config.seed
         self._serial = itertools.count()
+        self._inbox = _MemoryInbox()
         self._collector = Collector(self._text.tokenizer, self._inbox.commands.append)
-        self._engine.loop.add_listener(_Feed(self._engine.executor.logprobs, self._collector))
+        feed = _Feed(self._collector)
+        self._engine = build_engine(config, self._inbox, (feed,))
+        feed.logprobs = self._engine.executor.logprobs
 
     @property
     def facts(self) -> EngineFacts:
@@ -78,7 +79,8 @@ class LLM:
         many = _as_prompts(prompts)
         params = _one_each(sampling_params, len(many))
         pairs = zip(many, params, strict=True)
-        return self._run([self._request(*self._encode(p), s) for p, s in pairs], use_tqdm)
+        requests = [self._request(*self._encode(p), s) for p, s in pairs]
+        return self._run(requests, use_tqdm, follows_text=True)
 
     def chat(
         self,
@@ -103,7 +105,7 @@ class LLM:
             self._request(text, self._text.tokenizer.encode(text, add_special_tokens=False), s)
             for text, s in zip(texts, params, strict=True)
         ]
-        return self._run(requests, use_tqdm)
+        return self._run(requests, use_tqdm, follows_text=False)
 
     def stream_chat(
         self, messages: Sequence[Message], sampling_params: SamplingParams | None = None
@@ -112,7 +114,7 @@ class LLM:
         text = self._render(messages, True, False, None)
         ids = self._text.tokenizer.encode(text, add_special_tokens=False)
         request, prompt = self._request(text, ids, sampling_params or SamplingParams())
-        self._submit([(request, prompt)])
+        self._submit([(request, prompt)], follows_text=False)
         sent = 0
         try:
             while not self._collector.output(request.request_id).finished:
@@ -168,16 +170,18 @@ class LLM:
         )
         return request, prompt
 
-    def _submit(self, requests: Sequence[tuple[Request, str | None]]) -> None:
+    def _submit(
+        self, requests: Sequence[tuple[Request, str | None]], *, follows_text: bool
+    ) -> None:
         for request, prompt in requests:
-            self._collector.expect(request, prompt)
+            self._collector.expect(request, prompt, follows_text=follows_text)
             self._inbox.commands.append(Submit(request))
 
     def _run(
-        self, requests: Sequence[tuple[Request, str | None]], use_tqdm: bool
+        self, requests: Sequence[tuple[Request, str | None]], use_tqdm: bool, *, follows_text: bool
     ) -> list[RequestOutput]:
         ids = [request.request_id for request, _ in requests]
-        self._submit(requests)
+        self._submit(requests, follows_text=follows_text)
         try:
             with self._collector.progress(len(ids), shown=use_tqdm):
                 while self._collector.num_unfinished:
@@ -213,13 +217,14 @@ class _MemoryInbox:
 class _Feed:
     """Tells the collector what happened, then the logprobs that came with it."""
 
-    def __init__(self, logprobs: LogprobStore, collector: Collector) -> None:
-        self._logprobs = logprobs
+    logprobs: LogprobStore
+
+    def __init__(self, collector: Collector) -> None:
         self._collector = collector
 
     def on_events(self, events: Sequence[Event], now_ns: int) -> None:
         self._collector.on_events(events, now_ns)
-        self._collector.on_logprobs(self._logprobs.take())
+        self._collector.on_logprobs(self.logprobs.take())
 
 
 def _engine_config(model: str | None, settings: Mapping[str, Any]) -> EngineConfig:

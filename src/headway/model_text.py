@@ -14,7 +14,9 @@ from headway.model.source import ModelSource
 from headway.model.weights.gguf import read_gguf
 from headway.text.chat_template import ChatTemplate
 from headway.text.eos import StopId, unite_stop_ids
-from headway.text.tokenizer import Tokenizer, load_tokenizer_dir, tokenizer_from_gguf
+from headway.text.tokenizer import Tokenizer
+from headway.text.tokenizer_dir import load_tokenizer_dir
+from headway.text.tokenizer_gguf import tokenizer_from_gguf
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,7 @@ def open_text(
     """`chat_template` replaces the model's own. Raises ValueError with a sentence."""
     tokenizer = _open_tokenizer(source, tokenizer_path)
     config = read_config(source)
-    template_source = chat_template or tokenizer.chat_template
-    template = ChatTemplate.for_tokenizer(template_source, tokenizer) if template_source else None
+    template = _open_template(chat_template or tokenizer.chat_template, tokenizer)
     stop_ids = unite_stop_ids(tokenizer, config.eos_token_ids, template)
     return ModelText(tokenizer, template, tuple(stop_ids), config)
 
@@ -48,3 +49,9 @@ def _open_tokenizer(source: ModelSource, tokenizer_path: str | None) -> Tokenize
         metadata: Mapping[str, object] = read_gguf(source.path).metadata
         return tokenizer_from_gguf(metadata)
     return load_tokenizer_dir(source.path)
+
+
+def _open_template(source: str | None, tokenizer: Tokenizer) -> ChatTemplate | None:
+    if source is None:
+        return None
+    return ChatTemplate(source, bos_token=tokenizer.bos_token, eos_token=tokenizer.eos_token)

@@ -63,7 +63,7 @@ class EngineStats(msgspec.Struct, frozen=True):
     num_held_blocks: int
     num_cached_blocks: int  # free, but findable by the prefix cache
     num_resident_tokens: int
-    blocker: str | None = None
+    waiting_reasons: dict[str, int] = {}  # how many wait for what, by Blocker value
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True):

@@ -42,9 +42,8 @@ class Bench:
         self.rejected: dict[str, str] = {}
         self.num_preemptions = 0
         self.num_cached_tokens: dict[str, int] = {}
-        self.engine: Engine = assemble(config, source, model, ops, self)
         self._name_of: dict[int, str] = {}
-        self.engine.loop.add_listener(self)
+        self.engine: Engine = assemble(config, source, model, ops, self, (self,))
 
     def take(self) -> list[Command]:
         taken, self.commands = self.commands, []

@@ -22,11 +22,10 @@ def chunk(
 ) -> Chunk:
     sequence = SimpleNamespace(
         token_ids=tokens,
-        block_ids=block_ids,
         num_prompt_tokens=num_prompt_tokens or len(tokens),
         request=SimpleNamespace(sampling=SimpleNamespace(prompt_logprobs=prompt_logprobs)),
     )
-    return Chunk(sequence, first, count, samples)  # type: ignore[arg-type]
+    return Chunk(sequence, first, count, samples, block_ids)  # type: ignore[arg-type]
 
 
 def test_two_prefills_and_a_decode_lie_end_to_end() -> None:

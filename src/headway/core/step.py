@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from headway.core.events import Admitted, Preempted, Rejected, Resumed, Retired
 from headway.core.sequence import Sequence
 
 
 class Blocker(enum.Enum):
-    """Why the head of the queue was not admitted in this step."""
+    """Why a waiting sequence was not admitted in this step."""
 
     SLOTS = "slots"
     BLOCKS = "blocks"
@@ -22,20 +24,33 @@ class Blocker(enum.Enum):
     TENANT = "tenant"
     STATIC_BATCH = "static_batch"
 
+    @property
+    def bars_one(self) -> bool:
+        """It concerns one sequence, so that those behind it may still be admitted."""
+        return self in (Blocker.ADAPTER, Blocker.GRAMMAR, Blocker.TENANT)
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """The tokens of one sequence in a step: positions [first_position, first_position + num_tokens).
+
+class Chunk(NamedTuple):
+    """Tokens of one sequence in a step: positions [first_position, first_position + num_tokens).
 
     A decode is a chunk of one. `samples` is true when the chunk reaches the sequence's last token,
     so that the pass yields its next one. A driver may read `sequence` (token_ids, block_ids,
     request, sequence_id, index), never write to it.
+
+    `block_ids` is the block table as of this decision: it may grow at its end, and stays as it is
+    when the sequence loses its blocks while the step is in flight, which `sequence.block_ids` does
+    not. Chunks of one step may be read in any order; steps must run in order of their index.
     """
 
     sequence: Sequence
     first_position: int
     num_tokens: int
     samples: bool
+    block_ids: SequenceOf[int] = ()
+
+    @property
+    def is_decode(self) -> bool:
+        return self.num_tokens == 1 and self.first_position >= self.sequence.num_prompt_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +62,25 @@ class Step:
     admitted: tuple[Admitted, ...] = ()
     resumed: tuple[Resumed, ...] = ()
     preempted: tuple[Preempted, ...] = ()
-    retired: tuple[Retired, ...] = ()  # ended while deciding, for example alone and out of blocks
+    retired: tuple[
+        Retired, ...
+    ] = ()  # told by this decision: a static batch that an eviction emptied
     rejected: tuple[Rejected, ...] = ()
+    # Of the first in the queue that was not barred by a constraint; if all were, of the first.
     blocker: Blocker | None = None  # None when nobody waits or everybody was admitted
-    blocked_sequence_id: int | None = None  # the head of the queue, where there is a blocker
+    blocked_sequence_id: int | None = None
 
     @property
     def num_tokens(self) -> int:
         return sum(chunk.num_tokens for chunk in self.chunks)
+
+    @property
+    def num_decode_tokens(self) -> int:
+        return sum(chunk.is_decode for chunk in self.chunks)
+
+    @property
+    def num_prefill_tokens(self) -> int:
+        return self.num_tokens - self.num_decode_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +88,23 @@ class StepResult:
     """What a driver returns: new token ids for every sequence whose chunk `samples`."""
 
     token_ids: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+class BadStepResultError(ValueError):
+    """A driver returned something else than one token for every chunk that samples."""
+
+
+def sampled_tokens(step: Step, result: StepResult) -> list[tuple[Sequence, int]]:
+    """The new token of every chunk that samples. Raises BadStepResultError if one has not one."""
+    tokens: list[tuple[Sequence, int]] = []
+    for chunk in step.chunks:
+        if not chunk.samples:
+            continue
+        token_ids = result.token_ids.get(chunk.sequence.sequence_id, ())
+        if len(token_ids) != 1:
+            raise BadStepResultError(
+                f"step {step.index}: sequence {chunk.sequence.sequence_id} samples one token, "
+                f"the result has {len(token_ids)}"
+            )
+        tokens.append((chunk.sequence, token_ids[0]))
+    return tokens

@@ -9,6 +9,7 @@ from typing import Protocol
 from headway.core.events import Event
 from headway.core.request import FinishReason, Request
 from headway.core.step import Step, StepResult
+from headway.drive.record import StepRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +53,10 @@ class Executor(Protocol):
 class Listener(Protocol):
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         """What happened in this turn of the loop, in order, told after the fact."""
+        ...
+
+
+class StepListener(Protocol):
+    def on_step(self, record: StepRecord) -> None:
+        """One step as it was decided and run; told before the events of its turn."""
         ...

@@ -78,7 +78,13 @@ def assemble(
     executor = ModelExecutor(model.decoder, cache, ops)
     phases.end("KV cache and scheduler")
     return Engine(
-        loop=EngineLoop(scheduler, RealClock(), inbox, executor, (executor, *listeners)),
+        loop=EngineLoop(
+            scheduler,
+            clock=RealClock(),
+            inbox=inbox,
+            executor=executor,
+            listeners=(*listeners, executor),
+        ),
         scheduler=scheduler,
         executor=executor,
         facts=_facts(config, source, model, sizes, (dtype, kv_dtype), backend or ops.name, phases),
@@ -86,17 +92,18 @@ def assemble(
     )
 
 
-def read_stats(scheduler: Scheduler, step_index: int) -> EngineStats:
+def read_stats(scheduler: Scheduler) -> EngineStats:
     """The scheduler's state between two steps."""
+    reasons = scheduler.waiting_reasons()
     return EngineStats(
-        step_index=step_index,
+        step_index=scheduler.num_steps,
         num_running=scheduler.num_running,
         num_waiting=scheduler.num_waiting,
         num_total_blocks=scheduler.num_total_blocks,
         num_held_blocks=scheduler.num_held_blocks,
         num_cached_blocks=scheduler.num_cached_blocks,
         num_resident_tokens=scheduler.num_resident_tokens,
-        blocker=None,
+        waiting_reasons={blocker.value: count for blocker, count in reasons.items()},
     )
 
 

@@ -21,6 +21,7 @@ import zmq
 from headway.core.events import Event
 from headway.drive.ports import Command, Submit, Withdraw
 from headway.engine.build import Engine, build_engine, read_stats
+from headway.engine.clock import RealClock
 from headway.engine.config import EngineConfig
 from headway.wire import (
     FailedMessage,
@@ -93,7 +94,7 @@ class Outbox:
             now_ns=now_ns,
             events=pack_events(events),
             logprobs=self._engine.executor.logprobs.take(),
-            stats=read_stats(self._engine.scheduler, self._engine.loop.num_steps),
+            stats=read_stats(self._engine.scheduler),
         )
         self._socket.send(encode(message))
 
@@ -126,7 +127,7 @@ def _serve(config: EngineConfig, inbox: SocketInbox, sender: zmq.Socket[bytes]) 
     outbox = Outbox(sender)
     engine = build_engine(config, inbox, (outbox,))
     outbox.attach(engine)
-    clock = engine.loop.clock
+    clock = RealClock()
     inbox.on_idle = lambda: outbox.on_events((), clock.now_ns())
     sender.send(encode(ReadyMessage(engine.facts)))
     while inbox.is_open and (engine.loop.turn() or inbox.wait()):

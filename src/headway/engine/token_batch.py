@@ -66,7 +66,7 @@ def _block_tables(chunks: SequenceOf[Chunk], block_size: int) -> np.ndarray:
     counts = [-(-(c.first_position + c.num_tokens) // block_size) for c in chunks]
     tables = np.full((len(chunks), max(counts, default=0)), -1, np.int32)
     for row, (chunk, count) in enumerate(zip(chunks, counts, strict=True)):
-        tables[row, :count] = chunk.sequence.block_ids[:count]
+        tables[row, :count] = chunk.block_ids[:count]
     return tables
 
 

@@ -1,0 +1,52 @@
+"""The choices a scheduler is made of; `build_policies` is the only place that knows their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.core.config import SchedulerConfig
+from headway.core.policies.admission import Admission, OnDemand, Reserve
+from headway.core.policies.batching import BatchingUnit, PerRequest, PerStep
+from headway.core.policies.ordering import Fcfs, Ordering
+from headway.core.policies.prefill import Chunked, PrefillPlacement, Whole
+from headway.core.policies.victim import Newest, VictimRule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """One choice for each question. They hold state, so every scheduler needs its own."""
+
+    ordering: Ordering
+    admission: Admission
+    victim: VictimRule
+    prefill: PrefillPlacement
+    unit: BatchingUnit
+
+
+def build_policies(config: SchedulerConfig) -> Policies:
+    """The policies that a checked configuration names."""
+    orderings: dict[str, type[Ordering]] = {"fcfs": Fcfs}
+    victims: dict[str, type[VictimRule]] = {"newest": Newest}
+    units: dict[str, type[BatchingUnit]] = {"step": PerStep, "request": PerRequest}
+    admissions: dict[str, Admission] = {
+        "on-demand": OnDemand(config.reserve_full_isl),
+        "reserve": Reserve(config.max_model_len),
+    }
+    return Policies(
+        ordering=orderings[config.ordering](),
+        admission=admissions[config.kv_policy],
+        victim=victims[config.victim](),
+        prefill=_build_prefill(config),
+        unit=units[config.unit](),
+    )
+
+
+def _build_prefill(config: SchedulerConfig) -> PrefillPlacement:
+    holds_decodes = {"mixed": False, "first": True}[config.prefill]
+    if not config.enable_chunked_prefill:
+        return Whole(holds_decodes)
+    cap = config.long_prefill_token_threshold or config.max_num_batched_tokens
+    return Chunked(holds_decodes, cap)
+
+
+__all__ = ["Policies", "build_policies"]

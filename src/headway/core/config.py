@@ -1,0 +1,91 @@
+"""What the scheduler is told once, checked on construction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KV_POLICIES = ("on-demand", "reserve")
+UNITS = ("step", "request")
+PREFILLS = ("mixed", "first")
+ORDERINGS = ("fcfs",)
+VICTIMS = ("newest",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """The scheduler's knobs; names and meanings are vLLM's where vLLM has them.
+
+    `max_num_seqs` is read at admission only. `watermark` is the share of blocks that an admission
+    leaves free while others run. `reserve_full_isl`: an on-demand admission needs blocks for all
+    known tokens, not only for its first chunk. `long_prefill_token_threshold` of 0 is off.
+    `prefix_salt` separates the prefix caches of servers. Raises ValueError with a sentence.
+    """
+
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 2048
+    block_size: int = 16
+    max_model_len: int = 8192
+    enable_prefix_caching: bool = True
+    enable_chunked_prefill: bool = True
+    long_prefill_token_threshold: int = 0
+    kv_policy: str = "on-demand"
+    unit: str = "step"
+    prefill: str = "mixed"
+    ordering: str = "fcfs"
+    victim: str = "newest"
+    reserve_full_isl: bool = True
+    watermark: float = 0.0
+    prefix_salt: str | bytes = ""
+
+    def __post_init__(self) -> None:
+        _check_counts(self)
+        _check_choices(self)
+        _check_whole_prompts(self)
+
+    def num_blocks_for(self, num_tokens: int) -> int:
+        """Blocks that hold `num_tokens` tokens."""
+        return -(-num_tokens // self.block_size)
+
+
+def _check_counts(config: SchedulerConfig) -> None:
+    for name, least in (
+        ("max_num_seqs", 1),
+        ("max_num_batched_tokens", 1),
+        ("block_size", 1),
+        ("max_model_len", 2),
+        ("long_prefill_token_threshold", 0),
+    ):
+        value = getattr(config, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    if not 0 <= config.watermark < 1:
+        raise ValueError(f"watermark must be a share in [0, 1), got {config.watermark!r}")
+
+
+def _check_choices(config: SchedulerConfig) -> None:
+    for name, choices in (
+        ("kv_policy", KV_POLICIES),
+        ("unit", UNITS),
+        ("prefill", PREFILLS),
+        ("ordering", ORDERINGS),
+        ("victim", VICTIMS),
+    ):
+        value = getattr(config, name)
+        if value not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _check_whole_prompts(config: SchedulerConfig) -> None:
+    if config.enable_chunked_prefill:
+        return
+    if config.max_num_batched_tokens < config.max_model_len:
+        raise ValueError(
+            f"without chunked prefill a prompt must fit in one step, but max_num_batched_tokens="
+            f"{config.max_num_batched_tokens} is below max_model_len={config.max_model_len}: "
+            f"raise the first, lower the second, or enable chunked prefill"
+        )
+    if config.long_prefill_token_threshold:
+        raise ValueError(
+            "long_prefill_token_threshold cuts prompts into chunks, but chunked prefill is off: "
+            "set it to 0 or enable chunked prefill"
+        )

@@ -1,0 +1,85 @@
+"""What a request may be, and where a sequence ends."""
+
+from __future__ import annotations
+
+from headway.core.config import SchedulerConfig
+from headway.core.events import Retired
+from headway.core.policies.admission import Admission
+from headway.core.request import FinishReason, Request
+from headway.core.sequence import Sequence
+
+MAX_TOKEN_ID = 2**31 - 1
+
+
+class Limits:
+    """Refuses requests that can never be served, with the numbers; ends the others in time."""
+
+    def __init__(self, config: SchedulerConfig, num_blocks: int, admission: Admission) -> None:
+        self._config = config
+        self._num_blocks = num_blocks
+        self._admission = admission
+
+    def refusal(self, request: Request) -> str | None:
+        """Why the request can never be served and what to change; None if it can."""
+        prompt = request.prompt_token_ids
+        max_model_len = self._config.max_model_len
+        if not prompt:
+            return "the prompt is empty: send at least one token"
+        if min(prompt) < 0 or max(prompt) > MAX_TOKEN_ID:
+            return f"prompt token ids must be in [0, {MAX_TOKEN_ID}]: check the tokenizer"
+        if len(prompt) >= max_model_len:
+            return (
+                f"the prompt has {len(prompt)} tokens and max_model_len is {max_model_len}, which "
+                f"leaves no room for output: shorten the prompt to at most {max_model_len - 1}"
+            )
+        return self._memory_refusal(request)
+
+    def _memory_refusal(self, request: Request) -> str | None:
+        num_tokens = self._admission.num_tokens_ever(request)
+        need = self._config.num_blocks_for(num_tokens)
+        if need <= self._num_blocks:
+            return None
+        cure = "shorten the prompt"
+        if num_tokens > request.num_prompt_tokens:
+            cure = "lower max_tokens, shorten the prompt"
+        return (
+            f"needs {need} blocks of KV cache ({num_tokens} tokens in blocks of "
+            f"{self._config.block_size}), the pool has {self._num_blocks}: {cure}, or raise "
+            f"--kv-cache-memory-bytes"
+        )
+
+    def max_num_tokens(self, request: Request) -> int:
+        """Where a sequence must end: prompt and output together."""
+        limit = min(self._config.max_model_len, self._pool_limit)
+        max_tokens = request.sampling.max_tokens
+        return limit if max_tokens is None else min(limit, request.num_prompt_tokens + max_tokens)
+
+    def ending(self, sequence: Sequence, token_id: int) -> Retired | None:
+        """How the sequence ends with its latest token; None if it goes on."""
+        request = sequence.request
+        is_full = len(sequence.token_ids) >= sequence.max_num_tokens
+        if not is_full and token_id not in request.stop_token_ids:
+            return None
+        name = (sequence.sequence_id, request.request_id)
+        past_minimum = sequence.num_output_tokens >= request.sampling.min_tokens
+        if past_minimum and token_id in request.stop_token_ids:
+            return Retired(*name, FinishReason.STOP, stop_token_id=token_id)
+        if is_full:
+            return Retired(*name, FinishReason.LENGTH, detail=self._limit_detail(sequence))
+        return None
+
+    def _limit_detail(self, sequence: Sequence) -> str:
+        """Which limit ended it, where that was not the client's own max_tokens."""
+        if sequence.num_output_tokens == sequence.request.sampling.max_tokens:
+            return ""
+        if sequence.num_tokens >= self._config.max_model_len:
+            return f"reached max_model_len={self._config.max_model_len}"
+        return (
+            f"the sequence alone fills the KV cache of {self._num_blocks} blocks of "
+            f"{self._config.block_size} tokens: raise --kv-cache-memory-bytes for longer outputs"
+        )
+
+    @property
+    def _pool_limit(self) -> int:
+        # The last token of a sequence is never computed, so it needs no place in the cache.
+        return self._num_blocks * self._config.block_size + 1

@@ -1,0 +1,85 @@
+"""What is batched: steps (continuous) or whole requests (static)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headway.core.sequence import Sequence
+from headway.core.step import Blocker
+
+
+class BatchingUnit(Protocol):
+    @property
+    def holds_decodes(self) -> bool:
+        """The batch is still being filled, so nobody decodes unless there is nothing else to do."""
+        ...
+
+    @property
+    def is_sealed(self) -> bool:
+        """Nobody is admitted until the batch has drained."""
+        ...
+
+    @property
+    def parked(self) -> list[Sequence]:
+        """Ended sequences that keep slot and blocks until the batch has drained."""
+        ...
+
+    def park(self, sequence: Sequence) -> bool:
+        """Keep an ended sequence's slot and blocks. False: they are free at once."""
+        ...
+
+    def stop_admitting(self, blocker: Blocker | None) -> None:
+        """A step's admission ended with somebody running; None: the queue is empty."""
+        ...
+
+    def drain(self) -> list[Sequence]:
+        """Nobody runs any more: returns the parked, whose blocks are now free."""
+        ...
+
+
+class PerStep:
+    """Membership is decided anew in every step."""
+
+    holds_decodes = False
+    is_sealed = False
+
+    def __init__(self) -> None:
+        self.parked: list[Sequence] = []
+
+    def park(self, sequence: Sequence) -> bool:
+        return False
+
+    def stop_admitting(self, blocker: Blocker | None) -> None:
+        pass
+
+    def drain(self) -> list[Sequence]:
+        return []
+
+
+class PerRequest:
+    """Static batching: fill (over several steps if the budget needs it), seal, run to the end.
+
+    fill     members are admitted and prefilled; sealed when slots, blocks or the queue end it
+    sealed   everybody decodes; who ends keeps slot and blocks idle; nobody is admitted
+    drained  the last running member is gone: all is freed and the next batch opens
+    """
+
+    def __init__(self) -> None:
+        self.is_sealed = False
+        self.parked: list[Sequence] = []
+
+    @property
+    def holds_decodes(self) -> bool:
+        return not self.is_sealed
+
+    def park(self, sequence: Sequence) -> bool:
+        self.parked.append(sequence)
+        return True
+
+    def stop_admitting(self, blocker: Blocker | None) -> None:
+        self.is_sealed = self.is_sealed or blocker is not Blocker.BUDGET
+
+    def drain(self) -> list[Sequence]:
+        self.is_sealed = False
+        parked, self.parked = self.parked, []
+        return parked

@@ -1,0 +1,80 @@
+"""Who has a slot, and the blocks that go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
+
+from headway.core.blocks import BlockPool
+from headway.core.constraints import Constraint
+from headway.core.events import Retired
+from headway.core.policies.batching import BatchingUnit
+from headway.core.sequence import Sequence, SequenceStatus
+
+
+class Residents:
+    """The running sequences, and those that ended but keep their place in a static batch."""
+
+    def __init__(
+        self, pool: BlockPool, unit: BatchingUnit, constraints: SequenceOf[Constraint]
+    ) -> None:
+        self._pool = pool
+        self._unit = unit
+        self._constraints = tuple(constraints)
+        self._running: dict[int, Sequence] = {}
+        self._untold: list[Retired] = []
+
+    @property
+    def running(self) -> Mapping[int, Sequence]:
+        """By sequence id, in order of admission."""
+        return self._running
+
+    @property
+    def parked(self) -> list[Sequence]:
+        return self._unit.parked
+
+    @property
+    def num_slots_taken(self) -> int:
+        return len(self._running) + len(self._unit.parked)
+
+    def enter(self, sequence: Sequence) -> None:
+        """The sequence, whose blocks are taken already, gets a slot."""
+        sequence.status = SequenceStatus.RUNNING
+        self._running[sequence.sequence_id] = sequence
+        for constraint in self._constraints:
+            constraint.entered(sequence)
+
+    def evict(self, sequence: Sequence) -> list[Retired]:
+        """The sequence loses slot and blocks and must start over; returns endings now due."""
+        self._release(sequence)
+        sequence.forget_computed()
+        return self._leave(sequence)
+
+    def retire(self, sequence: Sequence, retired: Retired | None) -> list[Retired]:
+        """The sequence has ended; returns the endings now due.
+
+        In a static batch they are due when the batch has drained, as its callers get their answers
+        together; None is told by the caller.
+        """
+        sequence.status = SequenceStatus.FINISHED
+        if retired:
+            self._untold.append(retired)
+        if not self._unit.park(sequence):
+            self._release(sequence)
+        return self._leave(sequence)
+
+    def _leave(self, sequence: Sequence) -> list[Retired]:
+        del self._running[sequence.sequence_id]
+        for constraint in self._constraints:
+            constraint.left(sequence)
+        if not self._running:
+            for parked in self._unit.drain():
+                self._release(parked)
+        if self._unit.parked:
+            return []
+        due, self._untold = self._untold, []
+        return due
+
+    def _release(self, sequence: Sequence) -> None:
+        self._pool.free(sequence.block_ids)
+        sequence.block_ids = []  # another list: chunks in flight keep the one they were given

@@ -1,0 +1,389 @@
+"""Who computes what in the next forward pass."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
+
+from headway.core.blocks import BlockPool
+from headway.core.config import SchedulerConfig
+from headway.core.constraints import Constraint
+from headway.core.events import (
+    Aborted,
+    Admitted,
+    Advanced,
+    Event,
+    Preempted,
+    Queued,
+    Rejected,
+    Resumed,
+    Retired,
+)
+from headway.core.failure import spoiled_sequences
+from headway.core.limits import Limits
+from headway.core.live import LiveSequences
+from headway.core.policies import Policies, build_policies
+from headway.core.prefix import HashedPrefixCache, NoPrefixCache, PrefixCache
+from headway.core.request import FinishReason, Request
+from headway.core.residents import Residents
+from headway.core.sequence import Sequence, SequenceStatus
+from headway.core.stats import SchedulerStats
+from headway.core.step import Blocker, Step, StepResult, sampled_tokens
+from headway.core.step_builder import StepBuilder
+
+MAX_STEPS_IN_FLIGHT = 2
+
+
+class Scheduler:
+    """Decides each step and takes its outcome; pure, so that every driver decides the same.
+
+    A driver alternates `schedule` and `complete` (or `fail`). It may be one step ahead: up to two
+    steps in flight, run and completed strictly in order. Steps without chunks are completed too,
+    with an empty result. `policies` default to those that `config` names.
+    """
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        num_blocks: int,
+        policies: Policies | None = None,
+        constraints: SequenceOf[Constraint] = (),
+    ) -> None:
+        policies = policies or build_policies(config)
+        self.config = config
+        self.pool = BlockPool(num_blocks)
+        self._ordering = policies.ordering
+        self._admission = policies.admission
+        self._victims = policies.victim
+        self._prefill = policies.prefill
+        self._unit = policies.unit
+        self._constraints = tuple(constraints)
+        self._residents = Residents(self.pool, policies.unit, constraints)
+        self._limits = Limits(config, num_blocks, policies.admission)
+        self._prefix = _build_prefix_cache(config, self.pool)
+        self._watermark_blocks = int(config.watermark * num_blocks)
+        self._live = LiveSequences()
+        self._in_flight: deque[Step] = deque()
+        self._waiting_reasons: dict[Blocker, int] = {}
+        self._num_steps = 0
+        self._num_sequences = 0
+
+    # ---- Arrivals and withdrawals ----
+
+    def add(self, request: Request, now_ns: int) -> list[Event]:
+        """Queue the request's sequences, or answer at once why it can never be served."""
+        reason = self._limits.refusal(request)
+        if request.request_id in self._live:
+            reason = f"request id {request.request_id!r} is in use: send another id"
+        if reason is not None:
+            return [Rejected(request.request_id, reason)]
+        return [self._enqueue(request, index, now_ns) for index in range(request.sampling.n)]
+
+    def _enqueue(self, request: Request, index: int, now_ns: int) -> Queued:
+        sequence = Sequence(
+            sequence_id=self._num_sequences,
+            request=request,
+            index=index,
+            max_num_tokens=self._limits.max_num_tokens(request),
+        )
+        self._num_sequences += 1
+        self._live.add(sequence)
+        self._ordering.enqueue(sequence, now_ns)
+        return Queued(sequence.sequence_id, request.request_id, index)
+
+    def abort(
+        self,
+        request_id: str,
+        index: int | None = None,
+        reason: FinishReason = FinishReason.ABORT,
+        detail: str = "",
+    ) -> list[Event]:
+        """End a request, or one of its sequences. Nothing happens if it has ended already."""
+        events: list[Event] = []
+        for sequence in self._live.of(request_id):
+            # One that has ended in a static batch answers when its batch does.
+            if index in (None, sequence.index) and sequence.status is not SequenceStatus.FINISHED:
+                events.append(Aborted(sequence.sequence_id, request_id, reason, detail))
+                events += self._end(sequence)
+        return events
+
+    # ---- The decision ----
+
+    def schedule(self, now_ns: int) -> Step:
+        """Decide who computes what in the next forward pass. Raises RuntimeError past two ahead."""
+        if len(self._in_flight) >= MAX_STEPS_IN_FLIGHT:
+            raise RuntimeError(
+                f"{len(self._in_flight)} steps are in flight: complete the oldest first"
+            )
+        step = StepBuilder(index=self._num_steps, max_num_tokens=self.config.max_num_batched_tokens)
+        holds_decodes = self._prefill.holds_decodes or self._unit.holds_decodes
+        self._continue_running(step, now_ns, holds_decodes=holds_decodes)
+        self._admit_waiting(step, now_ns)
+        if holds_decodes and step.is_empty:
+            self._continue_running(step, now_ns, holds_decodes=False)
+        return self._launch(step)
+
+    def _continue_running(self, step: StepBuilder, now_ns: int, *, holds_decodes: bool) -> None:
+        for sequence in self._ordering.running(self._residents.running.values(), now_ns):
+            if not step.tokens_left:
+                break
+            if sequence.status is not SequenceStatus.RUNNING:
+                continue  # preempted earlier in this very step
+            if holds_decodes and sequence.is_prefilled:
+                continue
+            num_tokens = self._prefill.chunk(sequence.num_wanted_tokens(), step.tokens_left)
+            if num_tokens and self._make_room(sequence, num_tokens, step, now_ns):
+                step.add(sequence, num_tokens)
+        # Only now: a chunk that is placed may still be dropped, and is then never computed.
+        self._prefix.register(step.sequences())
+
+    def _make_room(
+        self, sequence: Sequence, num_tokens: int, step: StepBuilder, now_ns: int
+    ) -> bool:
+        """Preempt until `sequence` can grow by `num_tokens`. False if it was its own victim."""
+        need = self.config.num_blocks_for(sequence.num_computed_tokens + num_tokens)
+        num_missing = need - len(sequence.block_ids)
+        if num_missing <= 0:
+            return True
+        while num_missing > self.pool.num_free:
+            victim = self._victims.choose(self._residents.running)
+            self._preempt(victim, sequence, step, now_ns)
+            if victim is sequence:
+                return False
+        sequence.block_ids += self.pool.allocate(num_missing)
+        return True
+
+    def _preempt(
+        self, victim: Sequence, beneficiary: Sequence, step: StepBuilder, now_ns: int
+    ) -> None:
+        step.drop(victim)
+        num_free_before = self.pool.num_free
+        step.retired += self._tell(self._residents.evict(victim))
+        self._ordering.requeue(victim, now_ns)
+        step.preempted.append(
+            Preempted(
+                victim.sequence_id,
+                victim.request.request_id,
+                beneficiary_id=beneficiary.sequence_id,
+                num_lost_tokens=victim.num_lost_tokens,
+                num_free_blocks_before=num_free_before,
+                num_free_blocks_after=self.pool.num_free,
+                num_preemptions=victim.num_preemptions,
+            )
+        )
+
+    def _admit_waiting(self, step: StepBuilder, now_ns: int) -> None:
+        entered: list[Sequence] = []
+        for sequence in self._ordering.waiting(now_ns):
+            blocker = self._closed(step)
+            if blocker is None and (barred := self._barred(sequence)):
+                step.bar(sequence, barred)
+                continue
+            if blocker is None:
+                blocker = self._try_admit(sequence, step)
+            if blocker is not None:
+                step.block(sequence, blocker)
+                break
+            entered.append(sequence)
+        for sequence in entered:
+            self._ordering.remove(sequence)
+        if self._residents.running:
+            self._unit.stop_admitting(step.blocked[0] if step.blocked else None)
+
+    def _closed(self, step: StepBuilder) -> Blocker | None:
+        """Why nobody can be admitted any more in this step, whoever it is."""
+        if step.preempted:
+            return Blocker.EVICTION
+        if self._unit.is_sealed:
+            return Blocker.STATIC_BATCH
+        if self._residents.num_slots_taken >= self.config.max_num_seqs:
+            return Blocker.SLOTS
+        if not step.tokens_left:
+            return Blocker.BUDGET
+        return None
+
+    def _barred(self, sequence: Sequence) -> Blocker | None:
+        for constraint in self._constraints:
+            if blocker := constraint.bars(sequence):
+                return blocker
+        return None
+
+    def _try_admit(self, sequence: Sequence, step: StepBuilder) -> Blocker | None:
+        """Give the sequence a slot and its first chunk, or say what is missing."""
+        cached_ids = self._prefix.find(sequence)
+        num_cached = len(cached_ids) * self.config.block_size
+        num_tokens = self._prefill.chunk(sequence.num_tokens - num_cached, step.tokens_left)
+        if not num_tokens:
+            return Blocker.BUDGET
+        if not self._has_room(sequence, cached_ids, num_cached + num_tokens):
+            return Blocker.BLOCKS
+        self._take_blocks(sequence, cached_ids, num_cached + num_tokens)
+        self._enter_slot(sequence, num_cached, step)
+        step.add(sequence, num_tokens)
+        self._prefix.register([sequence])
+        return None
+
+    def _has_room(self, sequence: Sequence, cached_ids: list[int], num_tokens: int) -> bool:
+        need = self.config.num_blocks_for(self._admission.num_tokens_free(sequence, num_tokens))
+        # Cached blocks that nobody holds are among the free ones, and cease to be by sharing them.
+        num_free = self.pool.num_free - self.pool.num_unheld(cached_ids)
+        if self._residents.running:
+            num_free -= self._watermark_blocks
+        return need - len(cached_ids) <= num_free
+
+    def _take_blocks(self, sequence: Sequence, cached_ids: list[int], num_tokens: int) -> None:
+        taken = self.config.num_blocks_for(self._admission.num_tokens_taken(sequence, num_tokens))
+        self.pool.share(cached_ids)
+        sequence.block_ids = cached_ids + self.pool.allocate(taken - len(cached_ids))
+
+    def _enter_slot(self, sequence: Sequence, num_cached: int, step: StepBuilder) -> None:
+        sequence_id, request_id = sequence.sequence_id, sequence.request.request_id
+        if sequence.status is SequenceStatus.PREEMPTED:
+            num_redone = max(0, sequence.num_lost_tokens - num_cached)
+            step.resumed.append(Resumed(sequence_id, request_id, num_cached, num_redone))
+        else:
+            sequence.num_cached_tokens = num_cached
+            step.admitted.append(Admitted(sequence_id, request_id, num_cached))
+        sequence.num_computed_tokens = num_cached
+        sequence.num_registered_blocks = num_cached // self.config.block_size
+        self._residents.enter(sequence)
+
+    def _launch(self, builder: StepBuilder) -> Step:
+        step = builder.build()
+        self._num_steps += 1
+        self._in_flight.append(step)
+        self._waiting_reasons = dict(builder.barred)
+        num_behind = self.num_waiting - sum(builder.barred.values())
+        if step.blocker is not None and num_behind:
+            self._waiting_reasons[step.blocker] = num_behind
+        return step
+
+    # ---- The outcome ----
+
+    def complete(self, step: Step, result: StepResult) -> list[Event]:
+        """Add the tokens that the step yielded and end who is done.
+
+        Raises BadStepResultError, with nothing changed, unless every chunk that samples has its
+        token; RuntimeError when `step` is not the oldest in flight.
+        """
+        self._check_oldest(step)
+        tokens = sampled_tokens(step, result)
+        self._in_flight.popleft()
+        advanced = [pair for pair in tokens if self._append(*pair)]
+        events: list[Event] = [
+            Advanced(sequence.sequence_id, sequence.request.request_id, (token_id,))
+            for sequence, token_id in advanced
+        ]
+        self._prefix.register(sequence for sequence, _ in advanced)
+        for sequence, token_id in advanced:
+            if retired := self._limits.ending(sequence, token_id):
+                events += self._end(sequence, retired)
+        return events
+
+    def _append(self, sequence: Sequence, token_id: int) -> bool:
+        """Add a sampled token. False if the sequence ended while it was in flight."""
+        sequence.num_pending_tokens -= 1
+        if sequence.status is SequenceStatus.FINISHED:
+            return False
+        sequence.token_ids.append(token_id)
+        return True
+
+    def fail(self, step: Step, detail: str) -> list[Event]:
+        """The step could not be run: its sequences end with an error, the others go on."""
+        self._check_oldest(step)
+        self._in_flight.popleft()
+        spoiled = spoiled_sequences(step, self._in_flight, self._prefix)
+        ended = [s for s in spoiled if s.status is not SequenceStatus.FINISHED]
+        for chunk in step.chunks:
+            chunk.sequence.num_pending_tokens -= chunk.samples
+        events: list[Event] = []
+        for sequence in ended:
+            name = (sequence.sequence_id, sequence.request.request_id)
+            events.append(Retired(*name, FinishReason.ERROR, detail=detail))
+            events += self._end(sequence)
+        return events
+
+    def _check_oldest(self, step: Step) -> None:
+        if not self._in_flight or self._in_flight[0] is not step:
+            expected = self._in_flight[0].index if self._in_flight else "none"
+            raise RuntimeError(f"step {step.index} is not the oldest in flight ({expected})")
+
+    def _end(self, sequence: Sequence, retired: Retired | None = None) -> list[Retired]:
+        """End a sequence; returns the endings to tell now, here `retired` or, in a static batch,
+        none or those of the whole batch. None: the caller tells this one's."""
+        due = [retired] if retired else []
+        if sequence.status is SequenceStatus.RUNNING:
+            due = self._residents.retire(sequence, retired)
+        else:
+            self._ordering.remove(sequence)
+            sequence.status = SequenceStatus.FINISHED
+        if retired is None:
+            self._live.remove(sequence.request.request_id, sequence.sequence_id)
+        return self._tell(due)
+
+    def _tell(self, due: list[Retired]) -> list[Retired]:
+        for retired in due:
+            self._live.remove(retired.request_id, retired.sequence_id)
+        return due
+
+    # ---- State, for statistics and checks ----
+
+    def has_unfinished(self) -> bool:
+        return len(self._live) > 0
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._ordering)
+
+    @property
+    def num_running(self) -> int:
+        return len(self._residents.running)
+
+    @property
+    def num_steps(self) -> int:
+        return self._num_steps
+
+    @property
+    def in_flight(self) -> tuple[Step, ...]:
+        return tuple(self._in_flight)
+
+    def stats(self) -> SchedulerStats:
+        return SchedulerStats(
+            num_running=self.num_running,
+            num_waiting=self.num_waiting,
+            num_total_blocks=self.pool.num_blocks,
+            num_held_blocks=self.pool.num_held,
+            num_cached_blocks=self.pool.num_cached,
+            num_resident_tokens=sum(
+                sequence.num_computed_tokens for sequence in self._residents.running.values()
+            ),
+            waiting_reasons=self.waiting_reasons(),
+        )
+
+    def waiting_reasons(self) -> Mapping[Blocker, int]:
+        """How many wait for what, as of the latest step."""
+        return dict(self._waiting_reasons)
+
+    def live_request_ids(self) -> list[str]:
+        """Requests with a sequence that has not ended, in order of arrival."""
+        return self._live.request_ids()
+
+    def waiting_sequences(self) -> list[Sequence]:
+        """In order of arrival, whatever the order of admission."""
+        queued = (SequenceStatus.WAITING, SequenceStatus.PREEMPTED)
+        return [s for s in self._live if s.status in queued]
+
+    def running_sequences(self) -> list[Sequence]:
+        """In order of admission."""
+        return list(self._residents.running.values())
+
+    def parked_sequences(self) -> list[Sequence]:
+        """Ended members of a static batch, whose slots and blocks stay idle until it drains."""
+        return list(self._residents.parked)
+
+
+def _build_prefix_cache(config: SchedulerConfig, pool: BlockPool) -> PrefixCache:
+    if not config.enable_prefix_caching:
+        return NoPrefixCache()
+    return HashedPrefixCache(pool, block_size=config.block_size, salt=config.prefix_salt)

@@ -1,0 +1,83 @@
+"""The scheduler's state of one token stream."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from headway.core.blocks import BlockHash
+from headway.core.request import Request
+
+
+class SequenceStatus(enum.Enum):
+    """Where a sequence is; why it waits is a Blocker, why it ended is a FinishReason."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Sequence:
+    """One token stream of a request; only the scheduler writes to it.
+
+        token_ids       [prompt .......... output so far] (pending: sampled in flight, unknown yet)
+        computed        [first num_computed_tokens ...........]  counts steps in flight as done
+        block_ids       [block 0 | block 1 | ... ] holds at least the computed tokens
+
+    `max_num_tokens` is where it must end: prompt and output together, whatever the reason.
+    """
+
+    sequence_id: int
+    request: Request
+    index: int  # which of the request's n sequences
+    max_num_tokens: int
+    status: SequenceStatus = SequenceStatus.WAITING
+    token_ids: list[int] = field(default_factory=list, repr=False)
+    num_prompt_tokens: int = 0
+    num_computed_tokens: int = 0
+    num_pending_tokens: int = 0
+    block_ids: list[int] = field(default_factory=list)
+    block_hashes: list[BlockHash] = field(default_factory=list, repr=False)
+    num_registered_blocks: int = 0  # leading blocks that the prefix cache has been told about
+    num_cached_tokens: int = 0  # prefix-cache hits at the first admission
+    num_preemptions: int = 0
+    num_lost_tokens: int = 0  # computed tokens thrown away by the latest preemption
+
+    def __post_init__(self) -> None:
+        self.token_ids = list(self.request.prompt_token_ids)
+        self.num_prompt_tokens = len(self.token_ids)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens whose ids are known."""
+        return len(self.token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def is_prefilled(self) -> bool:
+        return self.num_computed_tokens >= self.num_prompt_tokens
+
+    def num_wanted_tokens(self) -> int:
+        """Tokens it still has to compute; none while what is in flight may already end it."""
+        num_expected = len(self.token_ids) + self.num_pending_tokens
+        if num_expected < self.max_num_tokens:
+            return num_expected - self.num_computed_tokens
+        return 0
+
+    def reaches_end(self, num_tokens: int) -> bool:
+        """Whether computing `num_tokens` more reaches the last token, so that the pass samples."""
+        num_expected = len(self.token_ids) + self.num_pending_tokens
+        return self.num_computed_tokens + num_tokens == num_expected
+
+    def forget_computed(self) -> None:
+        """Start over after a preemption; known tokens, and those in flight, stay."""
+        self.num_lost_tokens = self.num_computed_tokens
+        self.num_computed_tokens = 0
+        self.num_registered_blocks = 0
+        self.num_preemptions += 1
+        self.status = SequenceStatus.PREEMPTED

@@ -1,0 +1,21 @@
+"""The scheduler's state in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headway.core.step import Blocker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerStats:
+    """The state between two steps. Blocks: total = held + cached + blank."""
+
+    num_running: int
+    num_waiting: int
+    num_total_blocks: int
+    num_held_blocks: int
+    num_cached_blocks: int  # free, but findable by the prefix cache
+    num_resident_tokens: int  # computed tokens of the running; a shared block counts for each
+    waiting_reasons: Mapping[Blocker, int]

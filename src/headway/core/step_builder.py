@@ -1,0 +1,82 @@
+"""A step while it is being decided: the only purse of its token budget."""
+
+from __future__ import annotations
+
+from headway.core.events import Admitted, Preempted, Resumed, Retired
+from headway.core.sequence import Sequence
+from headway.core.step import Blocker, Chunk, Step
+
+
+class StepBuilder:
+    """Spends the token budget, gives it back when a placed sequence is dropped."""
+
+    def __init__(self, *, index: int, max_num_tokens: int) -> None:
+        self.index = index
+        self.tokens_left = max_num_tokens
+        self.admitted: list[Admitted] = []
+        self.resumed: list[Resumed] = []
+        self.preempted: list[Preempted] = []
+        self.retired: list[Retired] = []
+        self.barred: dict[Blocker, int] = {}  # how many a constraint kept waiting, by its reason
+        self._chunks: dict[int, Chunk] = {}
+        self._blocked: tuple[Blocker, int] | None = None
+        self._first_barred: tuple[Blocker, int] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._chunks
+
+    def has(self, sequence: Sequence) -> bool:
+        return sequence.sequence_id in self._chunks
+
+    def sequences(self) -> list[Sequence]:
+        return [chunk.sequence for chunk in self._chunks.values()]
+
+    def add(self, sequence: Sequence, num_tokens: int) -> None:
+        """Place the sequence's next `num_tokens` in the step and count them as computed."""
+        samples = sequence.reaches_end(num_tokens)
+        self._chunks[sequence.sequence_id] = Chunk(
+            sequence, sequence.num_computed_tokens, num_tokens, samples, sequence.block_ids
+        )
+        self.tokens_left -= num_tokens
+        sequence.num_computed_tokens += num_tokens
+        sequence.num_pending_tokens += samples
+
+    def drop(self, sequence: Sequence) -> None:
+        """Undo `add`, if there was one."""
+        chunk = self._chunks.pop(sequence.sequence_id, None)
+        if chunk is None:
+            return
+        self.tokens_left += chunk.num_tokens
+        sequence.num_computed_tokens = chunk.first_position
+        sequence.num_pending_tokens -= chunk.samples
+
+    def block(self, sequence: Sequence, blocker: Blocker) -> None:
+        """Admission ends at this sequence, for this reason."""
+        self._blocked = (blocker, sequence.sequence_id)
+
+    def bar(self, sequence: Sequence, blocker: Blocker) -> None:
+        """A constraint passes this sequence over; those behind it may still be admitted."""
+        self.barred[blocker] = self.barred.get(blocker, 0) + 1
+        if self._first_barred is None:
+            self._first_barred = (blocker, sequence.sequence_id)
+
+    @property
+    def blocked(self) -> tuple[Blocker, int] | None:
+        """Why somebody still waits, and who."""
+        if self.preempted:
+            return Blocker.EVICTION, self.preempted[-1].sequence_id
+        return self._blocked or self._first_barred
+
+    def build(self) -> Step:
+        blocker, blocked_sequence_id = self.blocked or (None, None)
+        return Step(
+            index=self.index,
+            chunks=tuple(self._chunks.values()),
+            admitted=tuple(self.admitted),
+            resumed=tuple(self.resumed),
+            preempted=tuple(self.preempted),
+            retired=tuple(self.retired),
+            blocker=blocker,
+            blocked_sequence_id=blocked_sequence_id,
+        )

@@ -1,0 +1,116 @@
+"""The one loop round the scheduler: commands in, one step, events out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from headway.core.events import Event
+from headway.core.scheduler import Scheduler
+from headway.core.step import BadStepResultError, Step, StepResult
+from headway.drive.ports import (
+    Clock,
+    Command,
+    Executor,
+    Inbox,
+    Listener,
+    StepListener,
+    Submit,
+    Withdraw,
+)
+from headway.drive.record import record_step
+
+
+class EngineLoop:
+    """Engine, simulator and replay are this loop with other ports.
+
+    Listeners hear of every turn in which something happened, once and in order: what was queued,
+    refused or withdrawn; whom the step admitted, resumed, preempted; who advanced and ended.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        clock: Clock,
+        inbox: Inbox,
+        executor: Executor,
+        listeners: Iterable[Listener] = (),
+        step_listeners: Iterable[StepListener] = (),
+    ) -> None:
+        self._scheduler = scheduler
+        self._clock = clock
+        self._inbox = inbox
+        self._executor = executor
+        self._listeners = tuple(listeners)
+        self._step_listeners = tuple(step_listeners)
+
+    def run(self) -> None:
+        """Turn until nothing is left and nothing will ever come."""
+        while True:
+            if self.turn():
+                continue
+            if not self._inbox.wait():
+                break
+        # Only what a constraint bars for good can be left: turns move everything else.
+        self._tell(self._abort_all("nothing more will arrive, and this was still barred"))
+
+    def turn(self) -> bool:
+        """Take commands, run one step, tell what happened. False if nothing did."""
+        events: list[Event] = []
+        for command in self._inbox.take():
+            events += self._obey(command)
+        moved = self._scheduler.has_unfinished() and self._step(events)
+        self._tell(events)
+        return moved or bool(events)
+
+    def _obey(self, command: Command) -> list[Event]:
+        match command:
+            case Submit(request):
+                return self._scheduler.add(request, self._clock.now_ns())
+            case Withdraw(request_id, index, reason, detail):
+                return self._scheduler.abort(request_id, index, reason, detail)
+            case _:
+                assert_never(command)
+
+    def _step(self, events: list[Event]) -> bool:
+        """Decide, run and complete one step. False if it neither ran nor changed anything."""
+        start_ns = self._clock.now_ns()
+        step = self._scheduler.schedule(start_ns)
+        events += [*step.rejected, *step.preempted, *step.admitted, *step.resumed, *step.retired]
+        outcome, error = self._execute(step)
+        events += outcome
+        if self._step_listeners:
+            end_ns = self._clock.now_ns()
+            record = record_step(step, outcome, start_ns=start_ns, end_ns=end_ns, error=error)
+            for listener in self._step_listeners:
+                listener.on_step(record)
+        return bool(step.chunks or step.preempted or outcome)
+
+    def _execute(self, step: Step) -> tuple[list[Event], str]:
+        """Run and complete the step; a failure ends its sequences, and only them."""
+        try:
+            result = self._executor.run(step) if step.chunks else StepResult()
+        except Exception as error:
+            return self._fail(step, error)
+        try:
+            return self._scheduler.complete(step, result), ""
+        except BadStepResultError as error:
+            return self._fail(step, error)
+
+    def _fail(self, step: Step, error: Exception) -> tuple[list[Event], str]:
+        detail = f"the step failed: {type(error).__name__}: {error}"
+        return self._scheduler.fail(step, detail), detail
+
+    def _abort_all(self, detail: str) -> list[Event]:
+        events: list[Event] = []
+        for request_id in self._scheduler.live_request_ids():
+            events += self._scheduler.abort(request_id, detail=detail)
+        return events
+
+    def _tell(self, events: list[Event]) -> None:
+        if not events:
+            return
+        now_ns = self._clock.now_ns()
+        for listener in self._listeners:
+            listener.on_events(events, now_ns)

@@ -1,0 +1,111 @@
+"""A step as logged: the only log format, the same from engine, simulator and replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import NamedTuple
+
+from headway.core.events import Event, Retired
+from headway.core.step import Step
+
+
+class ChunkRecord(NamedTuple):
+    sequence_id: int
+    first_position: int
+    num_tokens: int
+
+
+class EntryRecord(NamedTuple):
+    """A sequence that got a slot, with the tokens that the prefix cache gave it."""
+
+    sequence_id: int
+    num_cached_tokens: int
+
+
+class PreemptionRecord(NamedTuple):
+    sequence_id: int
+    beneficiary_id: int
+    num_lost_tokens: int
+
+
+class RetirementRecord(NamedTuple):
+    sequence_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """Ids, counts and times, nothing of what anybody wrote. `error` is set when the step failed.
+
+    Two drivers decided the same when their records are equal but for the times: `decision`.
+    """
+
+    index: int
+    start_ns: int
+    end_ns: int
+    chunks: tuple[ChunkRecord, ...]
+    admitted: tuple[EntryRecord, ...] = ()
+    resumed: tuple[EntryRecord, ...] = ()
+    preempted: tuple[PreemptionRecord, ...] = ()
+    retired: tuple[RetirementRecord, ...] = ()
+    blocker: str | None = None
+    blocked_sequence_id: int | None = None
+    error: str = ""
+
+    @property
+    def decision(self) -> tuple[object, ...]:
+        """Everything but the times, to compare with ==."""
+        timeless = (f.name for f in fields(self) if f.name not in ("start_ns", "end_ns"))
+        return tuple(getattr(self, name) for name in timeless)
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @staticmethod
+    def from_json(line: str) -> StepRecord:
+        """Raises ValueError for anything that `to_json` did not write."""
+        try:
+            values = json.loads(line)
+            for name, row in _ROWS.items():
+                values[name] = tuple(row(*columns) for columns in values[name])
+            return StepRecord(**values)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"not a step record: {error}") from error
+
+
+_ROWS: dict[str, type[ChunkRecord | EntryRecord | PreemptionRecord | RetirementRecord]] = {
+    "chunks": ChunkRecord,
+    "admitted": EntryRecord,
+    "resumed": EntryRecord,
+    "preempted": PreemptionRecord,
+    "retired": RetirementRecord,
+}
+
+
+def record_step(
+    step: Step, outcome: Iterable[Event], *, start_ns: int, end_ns: int, error: str = ""
+) -> StepRecord:
+    """The record of a step and of the events that its completion (or failure) gave."""
+    ended = [*step.retired, *(event for event in outcome if isinstance(event, Retired))]
+    return StepRecord(
+        index=step.index,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        chunks=tuple(
+            ChunkRecord(chunk.sequence.sequence_id, chunk.first_position, chunk.num_tokens)
+            for chunk in step.chunks
+        ),
+        admitted=tuple(EntryRecord(e.sequence_id, e.num_cached_tokens) for e in step.admitted),
+        resumed=tuple(EntryRecord(e.sequence_id, e.num_cached_tokens) for e in step.resumed),
+        preempted=tuple(
+            PreemptionRecord(e.sequence_id, e.beneficiary_id, e.num_lost_tokens)
+            for e in step.preempted
+        ),
+        retired=tuple(RetirementRecord(e.sequence_id, e.reason.value) for e in ended),
+        blocker=step.blocker.value if step.blocker else None,
+        blocked_sequence_id=step.blocked_sequence_id,
+        error=error,
+    )

@@ -1,0 +1,36 @@
+"""A tiny model with random weights, loaded once for each way to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headway.model.loader import LoadedModel, load_model
+from headway.model.source import ModelSource, resolve
+from headway.ops.cpu.backend import CpuOps, available_isas
+from headway.ops.interface import Ops
+from tests.engine.harness import Bench
+from tests.model.tiny import make_tiny_llama
+
+
+@pytest.fixture(scope="session")
+def tiny_source(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
+    folder: Path = tmp_path_factory.mktemp("tiny-llama")
+    make_tiny_llama(folder)
+    return resolve(str(folder))
+
+
+@pytest.fixture(scope="session", params=available_isas())
+def loaded(request: pytest.FixtureRequest, tiny_source: ModelSource) -> tuple[LoadedModel, Ops]:
+    """The tiny model in bfloat16 on each instruction set that this machine can run."""
+    ops = CpuOps(isa=request.param)
+    return load_model(tiny_source, ops, "bfloat16"), ops
+
+
+@pytest.fixture
+def make_bench(tiny_source: ModelSource, loaded: tuple[LoadedModel, Ops]) -> Callable[..., Bench]:
+    """A fresh engine with the given settings around the loaded model."""
+    model, ops = loaded
+    return lambda **settings: Bench(tiny_source, model, ops, **settings)
