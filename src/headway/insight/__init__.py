@@ -1,0 +1,1 @@
+"""Folds over events and step records."""

@@ -1,0 +1,64 @@
+"""One table: what went wrong → status, type and code; the body has OpenAI's shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    status: int
+    type: str
+    code: str
+
+
+class Problem(Enum):
+    """Everything that a client can be told went wrong."""
+
+    INVALID_JSON = Kind(400, "invalid_request_error", "invalid_json")
+    INVALID_TYPE = Kind(400, "invalid_request_error", "invalid_type")
+    INVALID_VALUE = Kind(400, "invalid_request_error", "invalid_value")
+    MISSING = Kind(400, "invalid_request_error", "missing_required_parameter")
+    UNSUPPORTED = Kind(400, "invalid_request_error", "unsupported_parameter")
+    CONTEXT_LENGTH = Kind(400, "invalid_request_error", "context_length_exceeded")
+    NEVER_FITS = Kind(400, "invalid_request_error", "request_never_fits")
+    INVALID_KEY = Kind(401, "authentication_error", "invalid_api_key")
+    NOT_FOUND = Kind(404, "invalid_request_error", "not_found")
+    MODEL_NOT_FOUND = Kind(404, "invalid_request_error", "model_not_found")
+    WRONG_METHOD = Kind(405, "invalid_request_error", "method_not_allowed")
+    TOO_LARGE = Kind(413, "invalid_request_error", "body_too_large")
+    CLIENT_GONE = Kind(499, "client_closed_request", "client_closed_request")
+    INTERNAL = Kind(500, "server_error", "internal_error")
+    ABORTED = Kind(500, "server_error", "request_aborted")
+    ENGINE_DEAD = Kind(503, "server_error", "engine_unavailable")
+
+
+class ApiError(Exception):
+    """An answer that is not the one asked for. `param` names the field at fault, if one is."""
+
+    def __init__(self, problem: Problem, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.problem = problem
+        self.message = message
+        self.param = param
+
+    @property
+    def status(self) -> int:
+        return self.problem.value.status
+
+    def body(self) -> dict[str, Any]:
+        kind = self.problem.value
+        return {
+            "error": {
+                "message": self.message,
+                "type": kind.type,
+                "param": self.param,
+                "code": kind.code,
+            }
+        }
+
+
+def invalid_value(message: str, param: str) -> ApiError:
+    return ApiError(Problem.INVALID_VALUE, message, param)

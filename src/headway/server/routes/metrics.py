@@ -1,0 +1,17 @@
+"""GET /metrics, for Prometheus."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from headway.server.frontend import frontend_of
+
+router = APIRouter()
+
+
+@router.get("/metrics")
+async def metrics(http: HttpRequest) -> Response:
+    text, content_type = frontend_of(http).metrics.exposition()
+    return Response(text, headers={"content-type": content_type})

@@ -1,0 +1,89 @@
+"""Server-sent events, and the race between an answer and its client's going away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from headway.server.errors import ApiError, Problem
+
+Result = TypeVar("Result")
+DONE = b"data: [DONE]\n\n"
+_encode = msgspec.json.Encoder().encode
+
+
+def frame(body: Mapping[str, Any]) -> bytes:
+    return b"data: " + _encode(body) + b"\n\n"
+
+
+async def until_disconnect(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of `work`, or ApiError(CLIENT_GONE) as soon as the client hangs up.
+
+    The body must have been read before: what `receive` has next is the disconnect.
+    """
+    task = asyncio.create_task(work)
+    gone = asyncio.create_task(_disconnected(request.receive))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ApiError(Problem.CLIENT_GONE, "the client closed the connection")
+    finally:
+        await _cancel(task, gone)
+
+
+class EventStream(StreamingResponse):
+    """Sends the frames until they end or the client goes; `on_close` is called either way.
+
+    An ApiError on the way becomes a last event with an error body: the status is long sent.
+    """
+
+    def __init__(
+        self,
+        frames: AsyncIterator[bytes],
+        on_close: Callable[[], None],
+        headers: Mapping[str, str],
+    ) -> None:
+        super().__init__(
+            _with_end(frames),
+            media_type="text/event-stream",
+            headers={**headers, "cache-control": "no-cache", "x-accel-buffering": "no"},
+        )
+        self._on_close = on_close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sender = asyncio.create_task(self.stream_response(send))
+        gone = asyncio.create_task(_disconnected(receive))
+        try:
+            await asyncio.wait((sender, gone), return_when=asyncio.FIRST_COMPLETED)
+            if sender.done() and not isinstance(sender.exception(), OSError):
+                sender.result()
+        finally:
+            self._on_close()
+            await _cancel(sender, gone)
+
+
+async def _with_end(frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    try:
+        async for piece in frames:
+            yield piece
+    except ApiError as error:
+        yield frame(error.body())
+    yield DONE
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
