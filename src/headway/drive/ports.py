@@ -19,7 +19,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """End a request (or one of its sequences, by `index`) from outside: client gone, stop string."""
+    """End a request, or one of its sequences by `index`, from outside: client gone, stop string."""
 
     request_id: str
     index: int | None = None
