@@ -25,6 +25,7 @@ lint:  ## ruff and mypy, checking only
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
+	$(BIN)/mypy --strict --follow-imports=silent src/headway/core src/headway/drive
 
 format:  ## let ruff mend what it can
 	$(BIN)/ruff check --fix src tests benchmarks

@@ -28,7 +28,7 @@ def test_alone_and_out_of_blocks_ends_with_length(make_bench: MakeBench) -> None
     assert outcomes["long/0"].reason == "length"
     assert 20 <= len(outcomes["long/0"].token_ids) <= 25
     assert outcomes["next/0"].reason == "length"
-    assert bench.engine.scheduler.num_held_blocks == 0
+    assert bench.engine.scheduler.stats().num_held_blocks == 0
 
 
 def test_a_stop_id_ends_a_sequence(make_bench: MakeBench) -> None:
@@ -55,7 +55,7 @@ def test_withdrawn_requests_leave_nothing_behind(make_bench: MakeBench) -> None:
 
     outcomes = bench.run({0: requests}, withdraw)
     assert sorted(o.reason or "" for o in outcomes.values()).count("abort") == 3
-    assert bench.engine.scheduler.num_held_blocks == 0
+    assert bench.engine.scheduler.stats().num_held_blocks == 0
 
 
 def test_a_failing_pass_ends_its_sequences_and_only_them(

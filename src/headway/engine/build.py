@@ -94,16 +94,16 @@ def assemble(
 
 def read_stats(scheduler: Scheduler) -> EngineStats:
     """The scheduler's state between two steps."""
-    reasons = scheduler.waiting_reasons()
+    stats = scheduler.stats()
     return EngineStats(
         step_index=scheduler.num_steps,
-        num_running=scheduler.num_running,
-        num_waiting=scheduler.num_waiting,
-        num_total_blocks=scheduler.num_total_blocks,
-        num_held_blocks=scheduler.num_held_blocks,
-        num_cached_blocks=scheduler.num_cached_blocks,
-        num_resident_tokens=scheduler.num_resident_tokens,
-        waiting_reasons={blocker.value: count for blocker, count in reasons.items()},
+        num_running=stats.num_running,
+        num_waiting=stats.num_waiting,
+        num_total_blocks=stats.num_total_blocks,
+        num_held_blocks=stats.num_held_blocks,
+        num_cached_blocks=stats.num_cached_blocks,
+        num_resident_tokens=stats.num_resident_tokens,
+        waiting_reasons={why.value: count for why, count in stats.waiting_reasons.items()},
     )
 
 
