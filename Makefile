@@ -32,8 +32,8 @@ format:  ## let ruff mend what it can
 	$(BIN)/ruff format src tests benchmarks
 
 native:  ## rebuild the C++ kernels in place, for work on them
-	cmake -S . -B build/dev -G Ninja -DCMAKE_BUILD_TYPE=Release -DHEADWAY_IN_PLACE=ON \
-		-DPython_EXECUTABLE=$(abspath $(BIN)/python)
+	cmake -S . -B build/dev -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/python) \
+		-DCMAKE_LIBRARY_OUTPUT_DIRECTORY=$(CURDIR)/src/headway/ops/cpu
 	cmake --build build/dev
 
 bench:  ## the figures of the README on this machine
