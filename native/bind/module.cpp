@@ -1,5 +1,6 @@
 // The Python side of the kernels: every argument is checked here, once, before the lock is released.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -40,10 +41,12 @@ std::vector<std::string> known_isas() {
 }
 
 // An array, or None.
+using OptionalArray = std::optional<nb::object>;
+
 struct OptionalView {
-  OptionalView(const char* name, nb::handle array, size_t length) {
-    if (array.is_none()) return;
-    view.emplace(name, array, Kind::kFloat32, std::initializer_list<Py_ssize_t>{static_cast<Py_ssize_t>(length)});
+  OptionalView(const char* name, const OptionalArray& array, size_t length) {
+    if (!array) return;
+    view.emplace(name, *array, Kind::kFloat32, std::initializer_list<Py_ssize_t>{static_cast<Py_ssize_t>(length)});
   }
   const float* data() const { return view ? view->as<const float>() : nullptr; }
   std::optional<ArrayView> view;
@@ -67,7 +70,7 @@ void pack_linear(Backend& backend, nb::handle weight, bool to_bf16, nb::handle p
   backend.pack(args);
 }
 
-void linear(Backend& backend, nb::handle x, nb::handle packed, nb::handle bias, size_t out_features,
+void linear(Backend& backend, nb::handle x, nb::handle packed, const OptionalArray& bias, size_t out_features,
             size_t in_features, const char* layout, nb::handle out, bool accumulate) {
   const std::string_view tag(layout);
   const bool is_bf16 = tag == kLayoutBf16;
@@ -161,7 +164,7 @@ size_t qkv_width(const CacheLayer& cache, int64_t num_heads) {
 
 void rope_and_store(Backend& backend, nb::handle qkv, nb::handle positions, nb::handle kv_rows, nb::handle cos,
                     nb::handle sin, nb::handle keys, nb::handle values, int64_t layer, int64_t num_heads,
-                    nb::handle q_norm, nb::handle k_norm, float eps, bool interleaved) {
+                    const OptionalArray& q_norm, const OptionalArray& k_norm, float eps, bool interleaved) {
   const CacheLayer cache(keys, values, layer, Access::kWrite);
   const size_t width = qkv_width(cache, num_heads);
   const ArrayView rows("qkv", qkv, Kind::kFloat32, {kAny, extent(width)}, Access::kWrite);

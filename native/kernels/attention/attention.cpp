@@ -28,7 +28,8 @@ struct Row {
 
 struct Tile {
   const uint32_t *keys, *values;
-  size_t first_position;
+  size_t first_position, head_dim;
+  float scale;
 };
 
 void round_words(const float* from, size_t count, uint32_t* to, F32Words) {
@@ -50,9 +51,11 @@ HEADWAY_INLINE f32x16 rounded(f32x16 v, Bf16Words) {
   return load_f32(lanes);
 }
 
-// Scores of R rows against the 16 keys of a tile. Step i goes to chain i mod kChains.
+// Scaled scores of R rows against the 16 keys of a tile. Step i goes to chain i mod kChains.
 template <class Words, size_t R>
-HEADWAY_INLINE void score(const Row* rows, const uint32_t* keys, size_t steps, f32x16* scores) {
+HEADWAY_INLINE void score(const Row* rows, const Tile& tile, f32x16* scores) {
+  const uint32_t* keys = tile.keys;
+  const size_t steps = tile.head_dim / Words::kPerWord;
   f32x16 chains[R][kChains];
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
@@ -76,7 +79,7 @@ HEADWAY_INLINE void score(const Row* rows, const uint32_t* keys, size_t steps, f
   }
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r)
-    scores[r] = (chains[r][0] + chains[r][1]) + (chains[r][2] + chains[r][3]);
+    scores[r] = ((chains[r][0] + chains[r][1]) + (chains[r][2] + chains[r][3])) * broadcast(tile.scale);
 }
 
 // Turn the scores of the visible keys into weights, and what was summed so far to the new maximum.
@@ -115,9 +118,10 @@ HEADWAY_INLINE void add_values(Row* rows, size_t begin, size_t end, size_t d, Lo
 }
 
 template <class Words, size_t R>
-void whole_tile(Row* rows, const Tile& tile, size_t head_dim) {
+void whole_tile(Row* rows, const Tile& tile) {
+  const size_t head_dim = tile.head_dim;
   f32x16 scores[R];
-  score<Words, R>(rows, tile.keys, head_dim / Words::kPerWord, scores);
+  score<Words, R>(rows, tile, scores);
   for (size_t r = 0; r < R; ++r) reweigh<Words>(rows[r], scores[r], broadcast(~0u), head_dim);
   for (size_t d = 0; d < head_dim; d += kLanes) {
     const auto load = [&](size_t word) __attribute__((always_inline)) {
@@ -129,9 +133,10 @@ void whole_tile(Row* rows, const Tile& tile, size_t head_dim) {
 
 // One row, of which only the tokens low ... high of the tile are visible.
 template <class Words>
-void cut_tile(Row& row, const Tile& tile, size_t low, size_t high, size_t head_dim) {
+void cut_tile(Row& row, const Tile& tile, size_t low, size_t high) {
+  const size_t head_dim = tile.head_dim;
   f32x16 scores[1];
-  score<Words, 1>(&row, tile.keys, head_dim / Words::kPerWord, scores);
+  score<Words, 1>(&row, tile, scores);
   const u32x16 lanes = lane_index();
   const u32x16 visible = (lanes >= broadcast(static_cast<uint32_t>(low))) &
                          (lanes <= broadcast(static_cast<uint32_t>(high)));
@@ -155,27 +160,27 @@ bool sees_all(const Row& row, size_t tile_start) {
 }
 
 template <class Words>
-void cut_tile_if_seen(Row& row, const Tile& tile, size_t head_dim) {
+void cut_tile_if_seen(Row& row, const Tile& tile) {
   const size_t start = tile.first_position, end = start + kTileTokens - 1;
   if (row.last < start || row.first > end) return;
   const size_t low = row.first > start ? row.first - start : 0;
   const size_t high = row.last < end ? row.last - start : kTileTokens - 1;
-  cut_tile<Words>(row, tile, low, high, head_dim);
+  cut_tile<Words>(row, tile, low, high);
 }
 
 template <class Words>
-void visit_tile(Row* rows, size_t num_rows, const Tile& tile, size_t head_dim) {
+void visit_tile(Row* rows, size_t num_rows, const Tile& tile) {
   size_t r = 0;
   while (r < num_rows) {
     size_t whole = 0;
     while (whole < kRowsAtOnce && r + whole < num_rows && sees_all(rows[r + whole], tile.first_position))
       ++whole;
     switch (whole) {
-      case 4: whole_tile<Words, 4>(rows + r, tile, head_dim); break;
-      case 3: whole_tile<Words, 3>(rows + r, tile, head_dim); break;
-      case 2: whole_tile<Words, 2>(rows + r, tile, head_dim); break;
-      case 1: whole_tile<Words, 1>(rows + r, tile, head_dim); break;
-      default: cut_tile_if_seen<Words>(rows[r], tile, head_dim);
+      case 4: whole_tile<Words, 4>(rows + r, tile); break;
+      case 3: whole_tile<Words, 3>(rows + r, tile); break;
+      case 2: whole_tile<Words, 2>(rows + r, tile); break;
+      case 1: whole_tile<Words, 1>(rows + r, tile); break;
+      default: cut_tile_if_seen<Words>(rows[r], tile);
     }
     r += whole > 0 ? whole : 1;
   }
@@ -211,7 +216,7 @@ Tile tile_at(const AttentionArgs& args, const AttentionItem& item, size_t index,
   const size_t tile = block * args.tiles_per_block + index % args.tiles_per_block;
   const size_t kv_head = item.first_head / (args.num_heads / args.num_kv_heads);
   const size_t offset = (tile * args.num_kv_heads + kv_head) * head_words;
-  return {args.keys + offset, args.values + offset, index * kTileTokens};
+  return {args.keys + offset, args.values + offset, index * kTileTokens, args.head_dim, args.scale};
 }
 
 template <class Words>
@@ -228,7 +233,7 @@ void attention(const AttentionArgs& args, const AttentionItem& item) {
   const size_t last_tile = static_cast<size_t>(args.positions[last_token]) / kTileTokens;
   const size_t first_tile = first_visible(args, item.first_token) / kTileTokens;
   for (size_t index = first_tile; index <= last_tile; ++index) {
-    visit_tile<Words>(rows, num_rows, tile_at(args, item, index, head_words), args.head_dim);
+    visit_tile<Words>(rows, num_rows, tile_at(args, item, index, head_words));
   }
   for (size_t r = 0; r < num_rows; ++r) finish_row(rows[r], args.head_dim);
 }
