@@ -1,4 +1,4 @@
-"""The decoder on its own: chunking changes no bit, bfloat16 stays close, bad batches are refused."""
+"""The decoder alone: chunking changes no bit, bfloat16 stays close, bad batches are refused."""
 
 from __future__ import annotations
 

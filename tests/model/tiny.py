@@ -1,4 +1,4 @@
-"""Tiny random models on disk, made with numpy alone, so that any test can have one in milliseconds."""
+"""Tiny random models on disk, made with numpy alone, in milliseconds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ def make_tiny_model(
     stored: str = "F32",
     shards: int = 1,
     seed: int = 0,
-    names_in_file: str = "model.safetensors",
 ) -> Path:
     """Any served family, by `architectures` and `model_type`; random weights, stored as asked."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -56,7 +55,7 @@ def make_tiny_model(
     (directory / "config.json").write_text(json.dumps(config))
     tensors = random_tensors(config, seed)
     if shards == 1:
-        write_safetensors(directory / names_in_file, tensors, stored)
+        write_safetensors(directory / "model.safetensors", tensors, stored)
         return directory
     names = sorted(tensors)
     weight_map = {}
