@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,7 @@ def need_batch(batch: TokenBatch, cache: KVCache, num_tokens: int) -> None:
         f"chunk_starts must run from 0 to the number of tokens, {num_tokens}",
     )
     need_array("block_tables", tables, "int32", (len(starts) - 1, None))
-    for i, (start, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+    for i, (start, end) in enumerate(pairwise(starts)):
         need(start <= end, f"chunk_starts must not fall, chunk {i} runs from {start} to {end}")
         if start < end:
             _need_chunk(batch.positions[start:end], tables[i], cache)

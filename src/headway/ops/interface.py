@@ -7,7 +7,8 @@ multiplies to the dtype of the weights or of the KV cache. bfloat16 data lies in
 attention, on the keys and values at positions up to its own) and on nothing else: not on the number
 of rows, the other rows, the chunking, the place in the batch or the number of threads.
 
-Every operation checks its arguments and raises ValueError or TypeError with a sentence; none crashes.
+Every operation checks its arguments and raises ValueError or TypeError with a sentence; none
+crashes. NaN counts as -inf where a largest value is sought.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ class PackedLinear:
 class KVCache:
     """Keys and values of all layers behind block ids.
 
-    Layout, the same for every backend: `num_tiles = num_blocks * block_size / 16` tiles of 16 tokens.
-    bfloat16: keys   uint16  [layers, num_tiles, kv_heads, head_dim / 2, 16, 2] (pairs along head_dim)
-              values uint16  [layers, num_tiles, kv_heads, 8, head_dim, 2]      (pairs along tokens)
+    Layout, the same for every backend: `num_tiles = num_blocks * block_size / 16` tiles of 16
+    tokens. bfloat16 keys are in pairs along head_dim, values in pairs along tokens:
+    bfloat16: keys   uint16  [layers, num_tiles, kv_heads, head_dim / 2, 16, 2]
+              values uint16  [layers, num_tiles, kv_heads, 8, head_dim, 2]
     float32:  keys   float32 [layers, num_tiles, kv_heads, head_dim, 16]
               values float32 [layers, num_tiles, kv_heads, 16, head_dim]
     Token `kv_row` lies in tile kv_row // 16 at place kv_row % 16;
@@ -112,7 +114,7 @@ class Ops(Protocol):
         ...
 
     def embed(self, table: Raw, token_ids: I32, out: F32) -> None:
-        """out[i] = table[token_ids[i]]; table [V, D] float32 or bfloat16. Ids outside [0, V) raise."""
+        """out[i] = table[token_ids[i]]; table [V, D] float32 or bfloat16. Ids outside it raise."""
         ...
 
     def rms_norm(self, x: F32, weight: F32, eps: float, out: F32) -> None:
@@ -139,8 +141,8 @@ class Ops(Protocol):
 
         qkv [T, (num_heads + 2 kv_heads) * head_dim]: q heads, then k heads, then v heads.
         cos, sin [max_positions, rotary_dim / 2], rotary_dim <= head_dim; `interleaved` pairs
-        (2i, 2i+1) instead of (i, i + rotary_dim/2). q_norm, k_norm [head_dim]: RMS norm of each head
-        before the rotation. Positions outside the tables and rows outside the cache raise.
+        (2i, 2i+1) instead of (i, i + rotary_dim/2). q_norm, k_norm [head_dim]: RMS norm of each
+        head before the rotation. Positions outside the tables and rows outside the cache raise.
         """
         ...
 
@@ -158,9 +160,9 @@ class Ops(Protocol):
     ) -> None:
         """Causal attention of each token over its own sequence's cached keys and values.
 
-        A token at position p sees positions max(0, p - window + 1) ... p (window 0: all of 0 ... p).
+        A token at position p sees positions max(0, p - window + 1) ... p (window 0: 0 ... p).
         `qkv` as `rope_and_store` left it; out [T, num_heads * head_dim]. The KV cache must hold the
-        keys and values of this step's tokens already.
+        keys and values of this step's tokens already. Positions in a chunk rise by one.
         """
         ...
 
@@ -190,9 +192,9 @@ class Ops(Protocol):
         """Draw one token id per row of [R, V].
 
         Per row: scale by 1/temperature, softmax, keep the top_k most likely (0: all), then the
-        smallest set whose probability reaches top_p, then those of at least min_p times the largest;
-        draw by inverse CDF over the kept tokens in order of falling probability (lower id first on a
-        tie) with the uniform number that Philox-4x32-10 gives for key=seed, counter=position.
+        smallest set whose share of those reaches top_p, then those of at least min_p times the
+        largest; draw by inverse CDF over the kept tokens in order of falling logit (lower id first
+        on a tie) with the uniform number that Philox-4x32-10 gives for key=seed, counter=position.
         A row with temperature 0 takes the argmax.
         """
         ...

@@ -12,6 +12,6 @@ def log_softmax(logits: F32, out: F32) -> None:
     largest = logits.max(axis=-1, keepdims=True)
     shifted = logits - np.where(np.isneginf(largest), np.float32(0), largest)
     total = np.exp(shifted).sum(axis=-1, keepdims=True, dtype=np.float64)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         log_total = np.log(total).astype(np.float32)
-    out[...] = np.where(np.isneginf(shifted), shifted, shifted - log_total)
+        out[...] = np.where(np.isneginf(shifted), shifted, shifted - log_total)

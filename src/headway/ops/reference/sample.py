@@ -27,7 +27,7 @@ def sample(
 def sample_row(
     logits: F32, temperature: float, top_k: int, top_p: float, min_p: float, draw: float
 ) -> int:
-    """Every filter keeps a prefix of the ids in order of falling logit (lower id first on a tie)."""
+    """Every filter keeps a prefix of the ids in order of falling logit, lower id on a tie."""
     numbers = np.where(np.isnan(logits), np.float32(-np.inf), logits)
     order = np.argsort(-numbers, kind="stable")
     if temperature == 0 or np.isneginf(numbers[order[0]]):

@@ -1,0 +1,23 @@
+#include "kernels/kernel_table.h"
+
+namespace headway::HEADWAY_ISA {
+
+extern const KernelTable kernel_table;
+const KernelTable kernel_table = {
+    .linear_f32 = linear_f32,
+    .linear_bf16 = linear_bf16,
+    .attention_f32 = attention_f32,
+    .attention_bf16 = attention_bf16,
+    .rms_norm = rms_norm,
+    .silu_mul = silu_mul,
+    .embed = embed,
+    .rope_and_store = rope_and_store,
+    .argmax = argmax,
+    .log_softmax = log_softmax,
+    .largest_of = largest_of,
+    .sample_weights = sample_weights,
+    .widen = widen,
+    .narrow = narrow,
+};
+
+}  // namespace headway::HEADWAY_ISA

@@ -1,0 +1,97 @@
+// Every kernel of one instruction set, as function pointers.
+//
+// A kernel works on a range of rows (or panels) and knows nothing of threads; who gets which range is
+// decided in runtime/backend.cpp. Arguments have been checked in bind/; kernels trust them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/attention.h"
+#include "kernels/linear/linear.h"
+#include "kernels/sample/sample.h"
+
+namespace headway {
+
+struct RmsNormArgs {
+  const float *x, *weight;
+  float eps;
+  size_t width;
+  float* out;
+};
+
+struct SiluMulArgs {
+  const float* gate_up;
+  size_t width;
+  float* out;
+};
+
+struct EmbedArgs {
+  const void* table;
+  bool is_bf16;
+  const int32_t* token_ids;
+  size_t width;
+  float* out;
+};
+
+struct RopeArgs {
+  float* qkv;
+  const int32_t* positions;
+  const int64_t* kv_rows;
+  const float *cos, *sin;        // [positions][rotary_dim / 2]
+  const float *q_norm, *k_norm;  // [head_dim] or null
+  void *keys, *values;           // of one layer
+  size_t num_heads, num_kv_heads, head_dim, rotary_dim;
+  float eps;
+  bool interleaved, is_bf16;
+};
+
+struct ArgmaxArgs {
+  const float* logits;
+  size_t width;
+  int32_t* out;
+};
+
+struct LogSoftmaxArgs {
+  const float* logits;
+  size_t width;
+  float* out;
+};
+
+struct KernelTable {
+  void (*linear_f32)(const LinearArgs&, Range rows, Range panels);
+  void (*linear_bf16)(const LinearArgs&, Range rows, Range panels);
+  void (*attention_f32)(const AttentionArgs&, const AttentionItem&);
+  void (*attention_bf16)(const AttentionArgs&, const AttentionItem&);
+  void (*rms_norm)(const RmsNormArgs&, Range rows);
+  void (*silu_mul)(const SiluMulArgs&, Range rows);
+  void (*embed)(const EmbedArgs&, Range rows);
+  void (*rope_and_store)(const RopeArgs&, Range rows);
+  void (*argmax)(const ArgmaxArgs&, Range rows);
+  void (*log_softmax)(const LogSoftmaxArgs&, Range rows);
+  float (*largest_of)(const float* x, size_t width);
+  void (*sample_weights)(const WeightArgs&);
+  void (*widen)(const uint16_t* from, size_t count, float* to);
+  void (*narrow)(const float* from, size_t count, uint16_t* to);
+};
+
+#if defined(HEADWAY_ISA)
+namespace HEADWAY_ISA {
+void linear_f32(const LinearArgs&, Range rows, Range panels);
+void linear_bf16(const LinearArgs&, Range rows, Range panels);
+void attention_f32(const AttentionArgs&, const AttentionItem&);
+void attention_bf16(const AttentionArgs&, const AttentionItem&);
+void rms_norm(const RmsNormArgs&, Range rows);
+void silu_mul(const SiluMulArgs&, Range rows);
+void embed(const EmbedArgs&, Range rows);
+void rope_and_store(const RopeArgs&, Range rows);
+void argmax(const ArgmaxArgs&, Range rows);
+void log_softmax(const LogSoftmaxArgs&, Range rows);
+float largest_of(const float* x, size_t width);
+void sample_weights(const WeightArgs&);
+void widen(const uint16_t* from, size_t count, float* to);
+void narrow(const float* from, size_t count, uint16_t* to);
+}  // namespace HEADWAY_ISA
+#endif
+
+}  // namespace headway

@@ -1,0 +1,19 @@
+// What happens to finished sums: bias, accumulation, and the columns that are padding.
+#pragma once
+
+#include "kernels/linear/linear.h"
+#include "kernels/simd/lanes.h"
+
+namespace headway::HEADWAY_ISA {
+
+// Sixteen columns from `column` of one row.
+HEADWAY_INLINE void finish(const LinearArgs& args, size_t row, size_t column, f32x16 sum) {
+  if (column >= args.out_features) return;
+  const size_t count = args.out_features - column < kLanes ? args.out_features - column : kLanes;
+  float* out = args.out + row * args.out_features + column;
+  if (args.bias != nullptr) sum = sum + load_f32(args.bias + column, count, 0.0f);
+  if (args.accumulate) sum = load_f32(out, count, 0.0f) + sum;
+  store(out, sum, count);
+}
+
+}  // namespace headway::HEADWAY_ISA

@@ -1,0 +1,107 @@
+// Register blocks of R rows by V vectors of 16 columns, on any instruction set without tiles.
+//
+// Few rows: memory is the wall, so several panels run side by side to keep enough loads in flight.
+// Many rows: as many accumulators as there are registers. Blocks differ, sums do not (see linear.h).
+#include "kernels/kernel_table.h"
+#include "kernels/linear/epilogue.h"
+#include "kernels/simd/words.h"
+
+namespace headway::HEADWAY_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr size_t kMaxRows = 12, kWideVectors = 8, kVectors = 2;
+#else
+constexpr size_t kMaxRows = 4, kWideVectors = 2, kVectors = 1;
+#endif
+constexpr size_t kVectorsPerPanel = kPanelColumns / kLanes;
+
+const uint32_t* vector_start(const LinearArgs& args, size_t vector) {
+  const size_t panel = vector / kVectorsPerPanel, part = vector % kVectorsPerPanel;
+  return args.weight + panel * args.steps * kPanelColumns + part * kLanes;
+}
+
+template <class Words, size_t R, size_t V>
+void block(const LinearArgs& args, size_t row, size_t vector) {
+  const uint32_t *x[R], *w[V];
+  f32x16 sums[R][V];
+  HEADWAY_UNROLL
+  for (size_t r = 0; r < R; ++r) x[r] = args.x + (row + r) * args.steps;
+  HEADWAY_UNROLL
+  for (size_t v = 0; v < V; ++v) w[v] = vector_start(args, vector + v);
+  HEADWAY_UNROLL
+  for (size_t r = 0; r < R; ++r) {
+    HEADWAY_UNROLL
+    for (size_t v = 0; v < V; ++v) sums[r][v] = broadcast(0.0f);
+  }
+  for (size_t step = 0; step < args.steps; ++step) {
+    u32x16 weights[V];
+    HEADWAY_UNROLL
+    for (size_t v = 0; v < V; ++v) weights[v] = load_u32(w[v] + step * kPanelColumns);
+    HEADWAY_UNROLL
+    for (size_t r = 0; r < R; ++r) {
+      HEADWAY_UNROLL
+      for (size_t v = 0; v < V; ++v)
+        sums[r][v] = Words::multiply_add(sums[r][v], x[r][step], weights[v]);
+    }
+  }
+  HEADWAY_UNROLL
+  for (size_t r = 0; r < R; ++r) {
+    HEADWAY_UNROLL
+    for (size_t v = 0; v < V; ++v) finish(args, row + r, (vector + v) * kLanes, sums[r][v]);
+  }
+}
+
+template <class Words, size_t R, size_t V>
+void block_of(const LinearArgs& args, size_t rows, size_t row, size_t vector) {
+  if (rows == R) return block<Words, R, V>(args, row, vector);
+  if constexpr (R > 1) block_of<Words, R - 1, V>(args, rows, row, vector);
+}
+
+// One or two rows: wide blocks first, then whatever vectors are left.
+template <class Words, size_t R>
+void few_rows(const LinearArgs& args, size_t row, Range vectors) {
+  constexpr size_t kWide = kWideVectors / R;
+  size_t vector = vectors.begin;
+  for (; vector + kWide <= vectors.end; vector += kWide) block<Words, R, kWide>(args, row, vector);
+  for (; vector < vectors.end; vector += kVectors) block<Words, R, kVectors>(args, row, vector);
+}
+
+// Rows in blocks of nearly equal size; a panel's vectors stay in the cache over all of them.
+template <class Words>
+void many_rows(const LinearArgs& args, Range rows, Range vectors) {
+  const size_t count = rows.end - rows.begin;
+  const size_t blocks = (count + kMaxRows - 1) / kMaxRows;
+  for (size_t vector = vectors.begin; vector < vectors.end; vector += kVectors) {
+    for (size_t i = 0; i < blocks; ++i) {
+      const size_t begin = rows.begin + count * i / blocks;
+      const size_t end = rows.begin + count * (i + 1) / blocks;
+      block_of<Words, kMaxRows, kVectors>(args, end - begin, begin, vector);
+    }
+  }
+}
+
+template <class Words>
+void linear(const LinearArgs& args, Range rows, Range panels) {
+  const Range vectors{panels.begin * kVectorsPerPanel, panels.end * kVectorsPerPanel};
+  switch (rows.end - rows.begin) {
+    case 0: return;
+    case 1: return few_rows<Words, 1>(args, rows.begin, vectors);
+    case 2: return few_rows<Words, 2>(args, rows.begin, vectors);
+    default: return many_rows<Words>(args, rows, vectors);
+  }
+}
+
+}  // namespace
+
+void linear_f32(const LinearArgs& args, Range rows, Range panels) {
+  linear<F32Words>(args, rows, panels);
+}
+
+#if !defined(HEADWAY_TILES)
+void linear_bf16(const LinearArgs& args, Range rows, Range panels) {
+  linear<Bf16Words>(args, rows, panels);
+}
+#endif
+
+}  // namespace headway::HEADWAY_ISA

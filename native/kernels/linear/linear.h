@@ -1,0 +1,53 @@
+// out[M, N] = x[M, K] @ weight[N, K].T + bias. Twin: src/headway/ops/reference/linear.py.
+//
+// Weights are packed in panels of 32 columns: [N/32][steps][32] words, N filled up with zeros. A word
+// is one float32, or a pair of bfloat16 along K (even k in the low half); bfloat16 steps are filled
+// up with zeros to whole AMX tiles of 16. Both instruction families read this one layout.
+//
+// Order of the sum: each output is one accumulator that runs over the steps from 0 up, whatever M
+// and wherever the row lies; then + bias; then, if accumulating, out + that.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace headway {
+
+inline constexpr size_t kPanelColumns = 32;
+inline constexpr size_t kTileSteps = 16;
+inline constexpr const char* kLayoutF32 = "cpu/f32/panel32/v1";
+inline constexpr const char* kLayoutBf16 = "cpu/bf16/panel32/v1";
+
+struct Range {
+  size_t begin, end;
+};
+
+struct LinearArgs {
+  const uint32_t* x;  // [rows][steps] words; bfloat16 pairs already rounded
+  const uint32_t* weight;
+  const float* bias;  // or null
+  float* out;         // [rows][out_features]
+  size_t rows;
+  size_t steps;  // of a packed column, padding included
+  size_t out_features;
+  bool accumulate;
+};
+
+inline constexpr size_t panels_of(size_t out_features) {
+  return (out_features + kPanelColumns - 1) / kPanelColumns;
+}
+inline constexpr size_t steps_of(size_t in_features, bool is_bf16) {
+  if (!is_bf16) return in_features;
+  const size_t pairs = (in_features + 1) / 2;
+  return (pairs + kTileSteps - 1) / kTileSteps * kTileSteps;
+}
+
+struct PackArgs {
+  const void* weight;  // [out_features][in_features] float32 or bfloat16
+  bool from_bf16, to_bf16;
+  size_t out_features, in_features;
+  uint32_t* packed;
+};
+void pack_panel(const PackArgs& args, size_t panel);
+
+}  // namespace headway

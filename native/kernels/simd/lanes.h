@@ -1,0 +1,196 @@
+// Sixteen 32-bit lanes, in as many registers as the instruction set needs: one, two or four.
+//
+// Every kernel is written against these, so that all instruction sets share its source. Included
+// only by files that are compiled once per instruction set (HEADWAY_ISA names the namespace).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__AVX512F__) || defined(__FMA__)
+#include <immintrin.h>
+#endif
+
+#define HEADWAY_INLINE static inline __attribute__((always_inline))
+#define HEADWAY_UNROLL _Pragma("GCC unroll 16")
+
+namespace headway::HEADWAY_ISA {
+
+inline constexpr size_t kLanes = 16;
+#if defined(__AVX512F__)
+inline constexpr size_t kPartLanes = 16;
+#elif defined(__AVX2__)
+inline constexpr size_t kPartLanes = 8;
+#else
+inline constexpr size_t kPartLanes = 4;
+#endif
+inline constexpr size_t kParts = kLanes / kPartLanes;
+
+typedef float f32_part __attribute__((vector_size(kPartLanes * 4)));
+typedef uint32_t u32_part __attribute__((vector_size(kPartLanes * 4)));
+typedef int32_t i32_part __attribute__((vector_size(kPartLanes * 4)));
+
+struct f32x16 {
+  f32_part part[kParts];
+};
+struct u32x16 {  // also a mask: all bits of a lane set or none
+  u32_part part[kParts];
+};
+
+#define HEADWAY_OPERATOR(TYPE, OP)                                            \
+  HEADWAY_INLINE TYPE operator OP(TYPE a, TYPE b) {                           \
+    HEADWAY_UNROLL                                                            \
+    for (size_t i = 0; i < kParts; ++i) a.part[i] = a.part[i] OP b.part[i];   \
+    return a;                                                                 \
+  }
+HEADWAY_OPERATOR(f32x16, +)
+HEADWAY_OPERATOR(f32x16, -)
+HEADWAY_OPERATOR(f32x16, *)
+HEADWAY_OPERATOR(f32x16, /)
+HEADWAY_OPERATOR(u32x16, +)
+HEADWAY_OPERATOR(u32x16, &)
+HEADWAY_OPERATOR(u32x16, |)
+#undef HEADWAY_OPERATOR
+
+#define HEADWAY_COMPARISON(TYPE, OP)                                                        \
+  HEADWAY_INLINE u32x16 operator OP(TYPE a, TYPE b) {                                       \
+    u32x16 mask;                                                                            \
+    HEADWAY_UNROLL                                                                          \
+    for (size_t i = 0; i < kParts; ++i) mask.part[i] = (u32_part)(a.part[i] OP b.part[i]);  \
+    return mask;                                                                            \
+  }
+HEADWAY_COMPARISON(f32x16, >)
+HEADWAY_COMPARISON(f32x16, <)
+HEADWAY_COMPARISON(f32x16, ==)
+HEADWAY_COMPARISON(f32x16, !=)
+HEADWAY_COMPARISON(u32x16, >=)
+HEADWAY_COMPARISON(u32x16, <=)
+#undef HEADWAY_COMPARISON
+
+HEADWAY_INLINE f32x16 load_f32(const void* from) {
+  f32x16 v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+
+HEADWAY_INLINE u32x16 load_u32(const void* from) {
+  u32x16 v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+
+HEADWAY_INLINE void store(void* to, f32x16 v) { __builtin_memcpy(to, &v, sizeof v); }
+HEADWAY_INLINE void store(void* to, u32x16 v) { __builtin_memcpy(to, &v, sizeof v); }
+
+// The first `count` lanes from memory, the rest `fill`: a row's tail runs through the same code.
+HEADWAY_INLINE f32x16 load_f32(const void* from, size_t count, float fill) {
+  if (count >= kLanes) return load_f32(from);
+  alignas(64) float lanes[kLanes];
+  for (float& lane : lanes) lane = fill;
+  __builtin_memcpy(lanes, from, count * 4);
+  return load_f32(lanes);
+}
+
+HEADWAY_INLINE u32x16 load_u32(const void* from, size_t count) {
+  if (count >= kLanes) return load_u32(from);
+  alignas(64) uint32_t lanes[kLanes] = {};
+  __builtin_memcpy(lanes, from, count * 4);
+  return load_u32(lanes);
+}
+
+HEADWAY_INLINE void store(void* to, f32x16 v, size_t count) {
+  if (count >= kLanes) return store(to, v);
+  alignas(64) float lanes[kLanes];
+  store(lanes, v);
+  __builtin_memcpy(to, lanes, count * 4);
+}
+
+HEADWAY_INLINE f32x16 broadcast(float value) {
+  f32x16 v;
+  HEADWAY_UNROLL
+  for (size_t i = 0; i < kParts; ++i) {
+    HEADWAY_UNROLL
+    for (size_t lane = 0; lane < kPartLanes; ++lane) v.part[i][lane] = value;
+  }
+  return v;
+}
+
+HEADWAY_INLINE u32x16 broadcast(uint32_t value) {
+  u32x16 v;
+  HEADWAY_UNROLL
+  for (size_t i = 0; i < kParts; ++i) v.part[i] = value - u32_part{};
+  return v;
+}
+
+HEADWAY_INLINE f32x16 as_f32(u32x16 v) { return __builtin_bit_cast(f32x16, v); }
+HEADWAY_INLINE u32x16 as_u32(f32x16 v) { return __builtin_bit_cast(u32x16, v); }
+
+HEADWAY_INLINE u32x16 shift_left(u32x16 v, int bits) {
+  HEADWAY_UNROLL
+  for (size_t i = 0; i < kParts; ++i) v.part[i] = v.part[i] << bits;
+  return v;
+}
+
+HEADWAY_INLINE u32x16 lane_index() {
+  static constexpr uint32_t kIndex[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return load_u32(kIndex);
+}
+
+HEADWAY_INLINE f32x16 select(u32x16 mask, f32x16 yes, f32x16 no) {
+  HEADWAY_UNROLL
+  for (size_t i = 0; i < kParts; ++i)
+    yes.part[i] = (i32_part)mask.part[i] < 0 ? yes.part[i] : no.part[i];
+  return yes;
+}
+
+// The larger lane; where `candidate` is NaN, `best`.
+HEADWAY_INLINE f32x16 larger(f32x16 candidate, f32x16 best) {
+  HEADWAY_UNROLL
+  for (size_t i = 0; i < kParts; ++i)
+    best.part[i] = candidate.part[i] > best.part[i] ? candidate.part[i] : best.part[i];
+  return best;
+}
+
+// a * b + c, rounded once where the instruction set can.
+HEADWAY_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
+#if defined(__AVX512F__)
+  c.part[0] = (f32_part)_mm512_fmadd_ps((__m512)a.part[0], (__m512)b.part[0], (__m512)c.part[0]);
+#elif defined(__FMA__)
+  HEADWAY_UNROLL
+  for (size_t i = 0; i < kParts; ++i)
+    c.part[i] = (f32_part)_mm256_fmadd_ps((__m256)a.part[i], (__m256)b.part[i], (__m256)c.part[i]);
+#else
+  c = a * b + c;
+#endif
+  return c;
+}
+
+// Truncation to int32, as raw lanes. The caller keeps the values in range.
+HEADWAY_INLINE u32x16 to_int(f32x16 v) {
+  u32x16 result;
+  HEADWAY_UNROLL
+  for (size_t i = 0; i < kParts; ++i)
+    result.part[i] = (u32_part)__builtin_convertvector(v.part[i], i32_part);
+  return result;
+}
+
+// The sum and the maximum of all lanes, always by the same tree.
+HEADWAY_INLINE float sum_lanes(f32x16 v) {
+  alignas(64) float lanes[kLanes];
+  store(lanes, v);
+  for (size_t width = kLanes / 2; width > 0; width /= 2) {
+    for (size_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+  }
+  return lanes[0];
+}
+
+HEADWAY_INLINE float max_lane(f32x16 v) {
+  alignas(64) float lanes[kLanes];
+  store(lanes, v);
+  for (size_t width = kLanes / 2; width > 0; width /= 2) {
+    for (size_t i = 0; i < width; ++i) lanes[i] = lanes[i + width] > lanes[i] ? lanes[i + width] : lanes[i];
+  }
+  return lanes[0];
+}
+
+}  // namespace headway::HEADWAY_ISA

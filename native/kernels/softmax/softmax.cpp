@@ -1,0 +1,63 @@
+// argmax and log_softmax. Twins: src/headway/ops/reference/{argmax,log_softmax}.py.
+#include <cmath>
+
+#include "kernels/kernel_table.h"
+#include "kernels/simd/exp.h"
+
+namespace headway::HEADWAY_ISA {
+namespace {
+
+constexpr float kMinusInfinity = -__builtin_inff();
+constexpr size_t kBlock = 1024;  // summed in float32; blocks are then summed in float64
+
+double sum_of_exp(const float* x, size_t width, float largest) {
+  double total = 0;
+  for (size_t block = 0; block < width; block += kBlock) {
+    const size_t end = block + kBlock < width ? block + kBlock : width;
+    f32x16 sums = broadcast(0.0f);
+    for (size_t i = block; i < end; i += kLanes) {
+      sums = sums + exp(load_f32(x + i, end - i, kMinusInfinity) - broadcast(largest));
+    }
+    total += sum_lanes(sums);
+  }
+  return total;
+}
+
+}  // namespace
+
+float largest_of(const float* x, size_t width) {
+  f32x16 best = broadcast(kMinusInfinity);
+  for (size_t i = 0; i < width; i += kLanes) best = larger(load_f32(x + i, width - i, kMinusInfinity), best);
+  return max_lane(best);
+}
+
+void argmax(const ArgmaxArgs& args, Range rows) {
+  for (size_t row = rows.begin; row < rows.end; ++row) {
+    const float* x = args.logits + row * args.width;
+    const float largest = largest_of(x, args.width);
+    size_t i = 0;
+    // NaN counts as -inf: a row of nothing else has its largest at 0.
+    if (largest != kMinusInfinity) {
+      while (x[i] != largest) ++i;
+    }
+    args.out[row] = static_cast<int32_t>(i);
+  }
+}
+
+void log_softmax(const LogSoftmaxArgs& args, Range rows) {
+  const f32x16 minus_infinity = broadcast(kMinusInfinity);
+  for (size_t row = rows.begin; row < rows.end; ++row) {
+    const float* x = args.logits + row * args.width;
+    float* out = args.out + row * args.width;
+    const float largest = largest_of(x, args.width);
+    const float shift = largest == kMinusInfinity ? 0.0f : largest;
+    const f32x16 log_total = broadcast(static_cast<float>(std::log(sum_of_exp(x, args.width, shift))));
+    for (size_t i = 0; i < args.width; i += kLanes) {
+      const f32x16 shifted = load_f32(x + i, args.width - i, 0.0f) - broadcast(shift);
+      const f32x16 result = select(shifted == minus_infinity, shifted, shifted - log_total);
+      store(out + i, result, args.width - i);
+    }
+  }
+}
+
+}  // namespace headway::HEADWAY_ISA

@@ -1,0 +1,148 @@
+#include "runtime/backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "runtime/aligned_buffer.h"
+
+namespace headway {
+namespace {
+
+constexpr size_t kMinWork = 16 * 1024;     // elements or multiplications below which one thread is faster
+constexpr size_t kTasksPerThread = 4;      // so that a thread that was interrupted delays less
+constexpr size_t kMinRowsPerTask = 16;
+
+size_t tasks_for(size_t count, size_t cost, size_t num_threads) {
+  const size_t worthwhile = std::max<size_t>(1, count * std::max<size_t>(1, cost) / kMinWork);
+  return std::min({count, worthwhile, num_threads * kTasksPerThread});
+}
+
+Range piece(size_t count, size_t index, size_t pieces) {
+  return {count * index / pieces, count * (index + 1) / pieces};
+}
+
+}  // namespace
+
+template <class Function>
+void Backend::for_ranges(size_t count, size_t cost, const Function& function) {
+  const size_t tasks = num_threads() == 1 ? std::min<size_t>(count, 1) : tasks_for(count, cost, num_threads());
+  pool_.run(tasks, [&](size_t task) { function(piece(count, task, tasks)); });
+}
+
+void Backend::pack(const PackArgs& args) {
+  for_ranges(panels_of(args.out_features), args.in_features * kPanelColumns, [&](Range panels) {
+    for (size_t panel = panels.begin; panel < panels.end; ++panel) pack_panel(args, panel);
+  });
+}
+
+void Backend::linear(const LinearCall& call) {
+  if (call.rows == 0) return;
+  const size_t steps = steps_of(call.in_features, call.is_bf16);
+  const uint32_t* x = call.is_bf16 ? as_bf16_words(call.x, call.rows, call.in_features, steps)
+                                   : reinterpret_cast<const uint32_t*>(call.x);
+  const LinearArgs args{x, call.weight, call.bias, call.out, call.rows, steps, call.out_features, call.accumulate};
+  const auto kernel = call.is_bf16 ? kernels_.linear_bf16 : kernels_.linear_f32;
+  const size_t panels = panels_of(call.out_features);
+  const size_t panel_tasks = tasks_for(panels, call.rows * steps * kPanelColumns, num_threads());
+  // Few panels and many threads: cut the rows, too.
+  const size_t wanted = panel_tasks < num_threads() ? num_threads() / panel_tasks : 1;
+  const size_t row_tasks = std::clamp<size_t>(call.rows / kMinRowsPerTask, 1, wanted);
+  pool_.run(panel_tasks * row_tasks, [&](size_t task) {
+    kernel(args, piece(call.rows, task % row_tasks, row_tasks), piece(panels, task / row_tasks, panel_tasks));
+  });
+}
+
+// The rows rounded to bfloat16 and filled up with zeros to `steps` pairs. Valid until the next call on
+// this thread.
+const uint32_t* Backend::as_bf16_words(const float* x, size_t rows, size_t in_features, size_t steps) {
+  thread_local AlignedBuffer<uint16_t> buffer;
+  uint16_t* words = buffer.at_least(rows * steps * 2);
+  for_ranges(rows, in_features, [&](Range range) {
+    for (size_t row = range.begin; row < range.end; ++row) {
+      uint16_t* to = words + row * steps * 2;
+      kernels_.narrow(x + row * in_features, in_features, to);
+      std::memset(to + in_features, 0, (steps * 2 - in_features) * sizeof *to);
+    }
+  });
+  return reinterpret_cast<const uint32_t*>(words);
+}
+
+void Backend::embed(const EmbedArgs& args, size_t rows) {
+  for_ranges(rows, args.width, [&](Range range) { kernels_.embed(args, range); });
+}
+
+void Backend::rms_norm(const RmsNormArgs& args, size_t rows) {
+  for_ranges(rows, args.width, [&](Range range) { kernels_.rms_norm(args, range); });
+}
+
+void Backend::silu_mul(const SiluMulArgs& args, size_t rows) {
+  for_ranges(rows, 4 * args.width, [&](Range range) { kernels_.silu_mul(args, range); });
+}
+
+void Backend::rope_and_store(const RopeArgs& args, size_t rows) {
+  const size_t width = (args.num_heads + 2 * args.num_kv_heads) * args.head_dim;
+  for_ranges(rows, 2 * width, [&](Range range) { kernels_.rope_and_store(args, range); });
+}
+
+void Backend::attention(const AttentionArgs& args, std::span<const int32_t> chunk_starts, bool is_bf16) {
+  thread_local std::vector<AttentionItem> items;
+  items.clear();
+  const size_t group = args.num_heads / args.num_kv_heads;
+  const size_t heads = std::min(group, kMaxItemRows), tokens = kMaxItemRows / heads;
+  for (size_t sequence = 0; sequence + 1 < chunk_starts.size(); ++sequence) {
+    const size_t begin = chunk_starts[sequence], end = chunk_starts[sequence + 1];
+    for (size_t token = begin; token < end; token += tokens) {
+      for (size_t kv_head = 0; kv_head < args.num_kv_heads; ++kv_head) {
+        for (size_t head = 0; head < group; head += heads) {
+          items.push_back({sequence, token, std::min(tokens, end - token), kv_head * group + head,
+                           std::min(heads, group - head)});
+        }
+      }
+    }
+  }
+  const auto kernel = is_bf16 ? kernels_.attention_bf16 : kernels_.attention_f32;
+  const AttentionItem* all = items.data();
+  pool_.run(items.size(), [&](size_t task) { kernel(args, all[task]); });
+}
+
+void Backend::argmax(const ArgmaxArgs& args, size_t rows) {
+  for_ranges(rows, args.width, [&](Range range) { kernels_.argmax(args, range); });
+}
+
+void Backend::log_softmax(const LogSoftmaxArgs& args, size_t rows) {
+  for_ranges(rows, 4 * args.width, [&](Range range) { kernels_.log_softmax(args, range); });
+}
+
+void Backend::sample(const SampleCall& call) {
+  for_ranges(call.rows, 8 * call.width, [&](Range range) {
+    for (size_t row = range.begin; row < range.end; ++row) sample_row(call, row);
+  });
+}
+
+void Backend::sample_row(const SampleCall& call, size_t row) {
+  thread_local SampleScratch scratch;
+  const float* logits = call.logits + row * call.width;
+  const float largest = kernels_.largest_of(logits, call.width);
+  if (call.temperature[row] == 0 || largest == -__builtin_inff()) {
+    kernels_.argmax({logits, call.width, call.out + row}, {0, 1});
+    return;
+  }
+  scratch.weights.resize(call.width);
+  scratch.buckets.resize(call.width);
+  kernels_.sample_weights({logits, call.width, largest, 1.0f / call.temperature[row], scratch.weights.data(),
+                           scratch.buckets.data()});
+  const SampleParams params{call.temperature[row], call.top_k[row], call.top_p[row],
+                            call.min_p[row],       call.seeds[row], call.positions[row]};
+  call.out[row] = select_token(logits, call.width, params, scratch);
+}
+
+void Backend::widen(const uint16_t* from, size_t count, float* to) {
+  for_ranges(count, 1, [&](Range r) { kernels_.widen(from + r.begin, r.end - r.begin, to + r.begin); });
+}
+
+void Backend::narrow(const float* from, size_t count, uint16_t* to) {
+  for_ranges(count, 1, [&](Range r) { kernels_.narrow(from + r.begin, r.end - r.begin, to + r.begin); });
+}
+
+}  // namespace headway

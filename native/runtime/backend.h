@@ -1,0 +1,67 @@
+// Kernels of one instruction set on one pool of threads: who computes which rows.
+//
+// No Python here. All arguments have been checked. How work is cut never changes a result: rows,
+// panels and attention items are independent of each other.
+#pragma once
+
+#include <span>
+
+#include "runtime/dispatch.h"
+#include "runtime/threads.h"
+
+namespace headway {
+
+struct LinearCall {
+  const float* x;  // [rows][in_features]
+  const uint32_t* weight;
+  bool is_bf16;
+  const float* bias;
+  float* out;
+  size_t rows, in_features, out_features;
+  bool accumulate;
+};
+
+struct SampleCall {
+  const float* logits;
+  size_t rows, width;
+  const float *temperature, *top_p, *min_p;
+  const int32_t* top_k;
+  const uint64_t* seeds;
+  const int64_t* positions;
+  int32_t* out;
+};
+
+class Backend {
+ public:
+  Backend(const IsaChoice& isa, size_t num_threads) : isa_(isa), kernels_(*isa.kernels), pool_(num_threads) {}
+
+  const char* isa_name() const { return isa_.name; }
+  size_t num_threads() const { return pool_.num_threads(); }
+
+  void pack(const PackArgs& args);
+  void linear(const LinearCall& call);
+  void embed(const EmbedArgs& args, size_t rows);
+  void rms_norm(const RmsNormArgs& args, size_t rows);
+  void silu_mul(const SiluMulArgs& args, size_t rows);
+  void rope_and_store(const RopeArgs& args, size_t rows);
+  void attention(const AttentionArgs& args, std::span<const int32_t> chunk_starts, bool is_bf16);
+  void argmax(const ArgmaxArgs& args, size_t rows);
+  void log_softmax(const LogSoftmaxArgs& args, size_t rows);
+  void sample(const SampleCall& call);
+  void widen(const uint16_t* from, size_t count, float* to);
+  void narrow(const float* from, size_t count, uint16_t* to);
+
+ private:
+  // function(Range) over pieces of [0, count), each worth a thread's while at `cost` operations a
+  // piece element.
+  template <class Function>
+  void for_ranges(size_t count, size_t cost, const Function& function);
+  const uint32_t* as_bf16_words(const float* x, size_t rows, size_t in_features, size_t steps);
+  void sample_row(const SampleCall& call, size_t row);
+
+  const IsaChoice& isa_;
+  const KernelTable& kernels_;
+  ThreadPool pool_;
+};
+
+}  // namespace headway

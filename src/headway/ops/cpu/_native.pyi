@@ -1,0 +1,85 @@
+from typing import Any
+
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+LAYOUT_F32: str
+LAYOUT_BF16: str
+
+def available_isas() -> list[str]: ...
+def known_isas() -> list[str]: ...
+def num_allowed_cpus() -> int: ...
+def packed_words(out_features: int, in_features: int, is_bf16: bool, /) -> int: ...
+
+class Backend:
+    def __init__(self, isa: str, num_threads: int) -> None: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def num_threads(self) -> int: ...
+    def pack_linear(self, weight: Array, to_bf16: bool, packed: Array, /) -> None: ...
+    def linear(
+        self,
+        x: Array,
+        packed: Array,
+        bias: Array | None,
+        out_features: int,
+        in_features: int,
+        layout: str,
+        out: Array,
+        accumulate: bool,
+        /,
+    ) -> None: ...
+    def embed(self, table: Array, token_ids: Array, out: Array, /) -> None: ...
+    def rms_norm(self, x: Array, weight: Array, eps: float, out: Array, /) -> None: ...
+    def silu_mul(self, gate_up: Array, out: Array, /) -> None: ...
+    def rope_and_store(
+        self,
+        qkv: Array,
+        positions: Array,
+        kv_rows: Array,
+        cos: Array,
+        sin: Array,
+        keys: Array,
+        values: Array,
+        layer: int,
+        num_heads: int,
+        q_norm: Array | None,
+        k_norm: Array | None,
+        eps: float,
+        interleaved: bool,
+        /,
+    ) -> None: ...
+    def paged_attention(
+        self,
+        qkv: Array,
+        keys: Array,
+        values: Array,
+        block_size: int,
+        layer: int,
+        positions: Array,
+        chunk_starts: Array,
+        block_tables: Array,
+        num_heads: int,
+        scale: float,
+        window: int,
+        out: Array,
+        /,
+    ) -> None: ...
+    def argmax(self, logits: Array, out: Array, /) -> None: ...
+    def log_softmax(self, logits: Array, out: Array, /) -> None: ...
+    def sample(
+        self,
+        logits: Array,
+        temperature: Array,
+        top_k: Array,
+        top_p: Array,
+        min_p: Array,
+        seeds: Array,
+        positions: Array,
+        out: Array,
+        /,
+    ) -> None: ...
+    def widen(self, bf16: Array, f32: Array, /) -> None: ...
+    def narrow(self, f32: Array, bf16: Array, /) -> None: ...

@@ -1,0 +1,23 @@
+"""Weights in the layout of the cpu kernels (native/kernels/linear/linear.h)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headway.ops import checks
+from headway.ops.cache import STORED_AS, aligned_zeros
+from headway.ops.cpu import _native
+from headway.ops.interface import F32, PackedLinear, Raw
+
+LAYOUTS = {"float32": _native.LAYOUT_F32, "bfloat16": _native.LAYOUT_BF16}
+
+
+def pack_linear(native: _native.Backend, weight: Raw, bias: F32 | None, dtype: str) -> PackedLinear:
+    """Pack `weight` [N, K], float32 or bfloat16 in uint16, into panels of `dtype`."""
+    checks.need_weight(weight, bias, dtype)
+    out_features, in_features = weight.shape
+    is_bf16 = dtype == "bfloat16"
+    words = _native.packed_words(out_features, in_features, is_bf16)
+    packed = aligned_zeros((words * 2 if is_bf16 else words,), STORED_AS[dtype])
+    native.pack_linear(np.ascontiguousarray(weight), is_bf16, packed)
+    return PackedLinear(packed, bias, out_features, in_features, dtype, LAYOUTS[dtype])
