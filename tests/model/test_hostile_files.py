@@ -79,8 +79,20 @@ def test_pickled_weights_are_not_looked_at(tmp_path):
 
 @pytest.mark.parametrize(
     "shard",
-    ["../model.safetensors", "/etc/passwd", "a/../../b.safetensors", "x.bin", "", "..", 3, None]
-    + ["a\0.safetensors", "absent.safetensors", ["a"], "..\\x.safetensors"],
+    [
+        "../model.safetensors",
+        "/etc/passwd",
+        "a/../../b.safetensors",
+        "..\\x.safetensors",
+        "a\0.safetensors",
+        "absent.safetensors",
+        "x.bin",
+        "..",
+        "",
+        3,
+        None,
+        ["a"],
+    ],
 )
 def test_an_index_may_name_only_files_beside_it(shard, tmp_path):
     directory = tmp_path / "model"

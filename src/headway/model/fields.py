@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from headway.model.errors import ModelError
@@ -38,13 +37,12 @@ class Fields:
 
     def number(self, name: str, low: float, high: float, default: object = _REQUIRED) -> float:
         value = self._value(name, default)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high:  # type: ignore[operator]
-            raise self.error(name, f"must be a number in [{low:g}, {high:g}]")
-        result = float(value)  # type: ignore[arg-type]
-        if not math.isfinite(result):
-            raise self.error(name, "must be a finite number")
-        return result
+        rule = f"must be a number in [{low:g}, {high:g}]"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.error(name, rule)
+        if not low <= value <= high:
+            raise self.error(name, rule)
+        return float(value)
 
     def flag(self, name: str, default: object = _REQUIRED) -> bool:
         value = self._value(name, default)
