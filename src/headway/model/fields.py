@@ -78,11 +78,10 @@ class Fields:
         """One id or a list of ids, each inside the vocabulary; nothing when missing."""
         value = self.raw(name)
         values = [] if value is None else value if isinstance(value, list) else [value]
-        for token_id in values:
-            is_integer = isinstance(token_id, int) and not isinstance(token_id, bool)
-            if not is_integer or not 0 <= token_id < vocab_size:
-                raise self.error(name, f"must be token ids in [0, {vocab_size})")
-        return tuple(dict.fromkeys(values))
+        token_ids = [v for v in values if isinstance(v, int) and not isinstance(v, bool)]
+        if len(token_ids) < len(values) or not all(0 <= v < vocab_size for v in token_ids):
+            raise self.error(name, f"must be token ids in [0, {vocab_size})")
+        return tuple(dict.fromkeys(token_ids))
 
     def error(self, name: str, rule: str) -> ModelError:
         if not self.has(name):
