@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from backends import BACKENDS, make_ops
@@ -52,14 +54,7 @@ def test_only_the_wanted_rows_get_logits(tmp_path):
     whole = run_in_chunks(model, _TOKENS, [50])
     batch = one_sequence_batch(_TOKENS)
     rows = np.array([49, 3], dtype=np.int32)
-    picked = type(batch)(
-        batch.token_ids,
-        batch.positions,
-        batch.kv_rows,
-        batch.chunk_starts,
-        batch.block_tables,
-        rows,
-    )
+    picked = dataclasses.replace(batch, logit_rows=rows)
     assert np.array_equal(model.decoder.forward(picked, cache), whole[rows])
 
 
@@ -105,3 +100,11 @@ def test_unknown_options_are_refused(dtype, load_format, name, tmp_path):
         load_model(
             ModelSource("t", "hf", directory), make_ops("reference"), dtype, load_format=load_format
         )
+
+
+@pytest.mark.parametrize("row", [-1, 3])
+def test_rows_outside_the_batch_are_refused(row, tmp_path):
+    batch = one_sequence_batch([5, 6, 7])
+    wrong = dataclasses.replace(batch, logit_rows=np.array([0, row], dtype=np.int32))
+    with pytest.raises(ValueError, match="logit_rows"):
+        tiny(tmp_path).decoder.forward(wrong, new_kv_cache(2, 32, 16, 2, 16, "float32"))

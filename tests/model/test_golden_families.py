@@ -13,6 +13,7 @@ transformers = pytest.importorskip("transformers")
 from backends import BACKENDS, make_ops  # noqa: E402
 from tiny import make_tiny_model, run_in_chunks  # noqa: E402
 
+from headway.model.config import read_config  # noqa: E402
 from headway.model.loader import load_model  # noqa: E402
 from headway.model.source import ModelSource  # noqa: E402
 
@@ -119,3 +120,13 @@ def test_half_precision_shards_equal_transformers(stored, tmp_path):
     directory = make_tiny_model(tmp_path, {"dtype": "bfloat16"}, stored=stored, shards=3)
     model = load_model(ModelSource("tiny", "hf", directory), make_ops("reference"), "float32")
     assert_close(run_in_chunks(model, _TOKENS, [len(_TOKENS)]), their_logits(directory, _TOKENS))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_configuration_that_transformers_wrote_again_means_the_same(case, tmp_path):
+    first = make_tiny_model(tmp_path / "first", CASES[case])
+    config = transformers.AutoConfig.from_pretrained(first)
+    config.save_pretrained(tmp_path / "second")
+    before = read_config(ModelSource("tiny", "hf", first))
+    after = read_config(ModelSource("tiny", "hf", tmp_path / "second"))
+    assert after == before
