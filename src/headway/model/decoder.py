@@ -60,13 +60,16 @@ class Decoder:
         """
         self._check_cache(cache)
         num_tokens = len(batch.token_ids)
+        rows = batch.logit_rows
+        if len(rows) and not 0 <= rows.min() <= rows.max() < num_tokens:
+            raise ValueError(f"logit_rows must lie in [0, {num_tokens}), got {rows.tolist()}")
         x = self._scratch.take("x", num_tokens, self.config.hidden_size)
         self._ops.embed(self._weights.embedding, batch.token_ids, x)
         self._reach(batch)
         for index, layer in enumerate(self._weights.layers):
             self._attend(x, layer, index, batch, cache)
             self._feed_forward(x, layer)
-        wanted = x[batch.logit_rows]
+        wanted = x[rows]
         self._ops.rms_norm(wanted, self._weights.final_norm, self.config.rms_norm_eps, wanted)
         return wanted
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from headway.model.errors import ModelError
@@ -38,13 +37,12 @@ class Fields:
 
     def number(self, name: str, low: float, high: float, default: object = _REQUIRED) -> float:
         value = self._value(name, default)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high:  # type: ignore[operator]
-            raise self.error(name, f"must be a number in [{low:g}, {high:g}]")
-        result = float(value)  # type: ignore[arg-type]
-        if not math.isfinite(result):
-            raise self.error(name, "must be a finite number")
-        return result
+        rule = f"must be a number in [{low:g}, {high:g}]"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.error(name, rule)
+        if not low <= value <= high:
+            raise self.error(name, rule)
+        return float(value)
 
     def flag(self, name: str, default: object = _REQUIRED) -> bool:
         value = self._value(name, default)
@@ -80,11 +78,10 @@ class Fields:
         """One id or a list of ids, each inside the vocabulary; nothing when missing."""
         value = self.raw(name)
         values = [] if value is None else value if isinstance(value, list) else [value]
-        for token_id in values:
-            is_integer = isinstance(token_id, int) and not isinstance(token_id, bool)
-            if not is_integer or not 0 <= token_id < vocab_size:
-                raise self.error(name, f"must be token ids in [0, {vocab_size})")
-        return tuple(dict.fromkeys(values))
+        token_ids = [v for v in values if isinstance(v, int) and not isinstance(v, bool)]
+        if len(token_ids) < len(values) or not all(0 <= v < vocab_size for v in token_ids):
+            raise self.error(name, f"must be token ids in [0, {vocab_size})")
+        return tuple(dict.fromkeys(token_ids))
 
     def error(self, name: str, rule: str) -> ModelError:
         if not self.has(name):

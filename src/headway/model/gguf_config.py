@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections import Counter
 
 from headway.model import limits
@@ -52,6 +53,7 @@ def gguf_config(file: GGUFFile) -> ModelConfig:
         eos_token_ids=_stop_ids(file, vocab_size),
         bos_token_id=next(iter(_tokenizer(file).token_ids("bos_token_id", vocab_size)), None),
         dtype=_commonest_type(file),
+        generation=types.MappingProxyType({}),
         **_multipliers(fields, family, head_dim),
     )
 

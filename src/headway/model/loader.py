@@ -119,7 +119,7 @@ class _Packing:
             layers = tuple(self._layer(index, linears) for index in range(config.num_layers))
             lm_head = next(linears)
         return DecoderWeights(
-            embedding=self._scaled(names.embedding, config.embedding_multiplier),
+            embedding=_owned(self._scaled(names.embedding, config.embedding_multiplier)),
             layers=layers,
             final_norm=self._vector(names.final_norm),
             lm_head=lm_head,
@@ -176,6 +176,11 @@ class _Packing:
     def _vector(self, name: str) -> F32:
         # Copied: a small array must not keep a whole mapped file open.
         return np.array(self._store.read(name, "float32"), dtype=np.float32)
+
+
+def _owned(array: Raw) -> Raw:
+    """A copy of what is still mapped, so that nobody changes it by changing the file."""
+    return array if array.flags.writeable else array.copy()
 
 
 def _read_ahead(

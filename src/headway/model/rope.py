@@ -70,7 +70,8 @@ def _llama3(rope: RopeConfig, frequencies: F32) -> F32:
     turns = rope.original_max_position_embeddings * frequencies / np.float32(2 * math.pi)
     span = rope.high_freq_factor - rope.low_freq_factor
     keep = np.clip((turns - rope.low_freq_factor) / span, 0.0, 1.0)
-    return (1 - keep) * frequencies / rope.factor + keep * frequencies
+    scaled: F32 = (1 - keep) * frequencies / rope.factor + keep * frequencies
+    return scaled
 
 
 def _yarn(rope: RopeConfig, frequencies: F32) -> F32:
@@ -84,7 +85,8 @@ def _yarn(rope: RopeConfig, frequencies: F32) -> F32:
         high += 0.001
     dimensions = np.arange(rope.rotary_dim // 2, dtype=np.float32)
     stretch = np.clip((dimensions - low) / (high - low), 0.0, 1.0).astype(np.float32)
-    return frequencies / np.float32(rope.factor) * stretch + frequencies * (1 - stretch)
+    scaled: F32 = frequencies / np.float32(rope.factor) * stretch + frequencies * (1 - stretch)
+    return scaled
 
 
 def _dimension_with_turns(rope: RopeConfig, turns: float) -> float:

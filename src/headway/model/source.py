@@ -35,7 +35,7 @@ def resolve(
     if model is None:
         return ModelSource(DEFAULT_NAME, "gguf", ensure_default_model(cache_dir(download_dir)))
     path = Path(model).expanduser()
-    if path.is_dir():
+    if model and path.is_dir():
         return ModelSource(model, "hf", path)
     if path.is_file():
         if path.suffix.lower() != ".gguf":

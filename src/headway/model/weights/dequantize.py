@@ -66,7 +66,8 @@ def _f64(blocks: Blocks) -> F32:
 
 
 def _f32(blocks: Blocks) -> F32:
-    return blocks.view("<f4")
+    values: F32 = blocks.view("<f4")
+    return values
 
 
 def _f16(blocks: Blocks) -> F32:
@@ -89,12 +90,14 @@ def _q4_1(blocks: Blocks) -> F32:
 
 def _q5_0(blocks: Blocks) -> F32:
     q = _nibbles(blocks[:, 6:22]) | (_bits(blocks[:, 2:6]) << 4)
-    return _half(blocks, 0) * (q.astype(np.float32) - 16)
+    values: F32 = _half(blocks, 0) * (q.astype(np.float32) - 16)
+    return values
 
 
 def _q5_1(blocks: Blocks) -> F32:
     q = _nibbles(blocks[:, 8:24]) | (_bits(blocks[:, 4:8]) << 4)
-    return _half(blocks, 0) * q.astype(np.float32) + _half(blocks, 2)
+    values: F32 = _half(blocks, 0) * q.astype(np.float32) + _half(blocks, 2)
+    return values
 
 
 def _q8_0(blocks: Blocks) -> F32:
@@ -121,7 +124,8 @@ def _q3_k(blocks: Blocks) -> F32:
     scale_low = _nibbles(blocks[:, 96:104])
     scale_high = _pairs_of_bits(blocks[:, 104:108])
     scale = (scale_low | (scale_high << 4)).astype(np.float32) - 32
-    return ((d * scale)[:, :, None] * q).reshape(-1, _SUPER)
+    values: F32 = ((d * scale)[:, :, None] * q).reshape(-1, _SUPER)
+    return values
 
 
 def _six_bit_scales(packed: Blocks) -> tuple[F32, F32]:
@@ -157,7 +161,8 @@ def _q6_k(blocks: Blocks) -> F32:
     high = _pairs_of_bits(blocks[:, 128:192].reshape(-1, 2, 32)).reshape(-1, _SUPER)
     q = (low | (high << 4)).astype(np.float32).reshape(-1, 16, 16) - 32
     scale = _half(blocks, 208) * blocks[:, 192:208].view(np.int8).astype(np.float32)
-    return (scale[:, :, None] * q).reshape(-1, _SUPER)
+    values: F32 = (scale[:, :, None] * q).reshape(-1, _SUPER)
+    return values
 
 
 def _iq4_nl(blocks: Blocks) -> F32:
@@ -170,7 +175,8 @@ def _iq4_xs(blocks: Blocks) -> F32:
     low = np.stack([blocks[:, 4:8] & 0x0F, blocks[:, 4:8] >> 4], axis=-1).reshape(-1, 8)
     scales = (low | ((high & 3) << 4)).astype(np.float32) - 32
     levels = _IQ4_LEVELS[_nibbles(blocks[:, 8:136].reshape(-1, 8, 16))]
-    return ((_half(blocks, 0) * scales)[:, :, None] * levels).reshape(-1, _SUPER)
+    values: F32 = ((_half(blocks, 0) * scales)[:, :, None] * levels).reshape(-1, _SUPER)
+    return values
 
 
 def _threes(packed: Blocks, digits: int) -> Ints:

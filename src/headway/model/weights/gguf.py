@@ -46,7 +46,7 @@ _SMALLEST_STRING_BYTES = 8
 _SMALLEST_TENSOR_BYTES = 24
 _SMALLEST_ENTRY_BYTES = 13
 # Values dequantised at a time, so that the temporaries stay in the cache.
-_PART_VALUES = 1 << 16
+_PART_VALUES = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class _Cursor:
     """Reads forward through the header; running off the end is a ModelError."""
 
     def __init__(self, stored: npt.NDArray[np.uint8], path: Path) -> None:
-        self._stored = memoryview(stored)
+        self._stored = stored.data
         self.path = path
         self.position = 0
 
@@ -113,7 +113,7 @@ class _Cursor:
         return taken
 
     def scalar(self, layout: str) -> int | float | bool:
-        (value,) = struct.unpack(layout, self.take(struct.calcsize(layout)))
+        value: int | float | bool = struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
         return value
 
     def count(self, layout: str, what: str, smallest: int, limit: int) -> int:
@@ -173,7 +173,8 @@ def _read_array(cursor: _Cursor, depth: int) -> list[object]:
     if type_id in _SCALARS:
         layout = np.dtype(_SCALARS[type_id])
         length = cursor.count("<Q", "values", layout.itemsize, _MAX_ARRAY_VALUES)
-        return np.frombuffer(cursor.take(length * layout.itemsize), layout).tolist()
+        values: list[object] = np.frombuffer(cursor.take(length * layout.itemsize), layout).tolist()
+        return values
     length = cursor.count("<Q", "values", _SMALLEST_STRING_BYTES, _MAX_ARRAY_VALUES)
     return [_read_value(cursor, type_id, depth=depth + 1) for _ in range(length)]
 

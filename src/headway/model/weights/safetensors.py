@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -120,7 +120,9 @@ def _open_file(path: Path) -> dict[str, _Tensor]:
     return {name: _tensor(path, name, entry, stored[start:]) for name, entry in header.items()}
 
 
-def _tensor(path: Path, name: str, entry: dict, contents: npt.NDArray[np.uint8]) -> _Tensor:
+def _tensor(
+    path: Path, name: str, entry: dict[str, Any], contents: npt.NDArray[np.uint8]
+) -> _Tensor:
     begin, end = entry["data_offsets"]
     dtype, shape = entry["dtype"], tuple(entry["shape"])
     num_bytes = math.prod(shape) * np.dtype(_DTYPES.get(dtype, "u1")).itemsize
