@@ -81,7 +81,7 @@ class ChatTemplate:
 
     def _run(self, chat: list[dict[str, Any]], variables: Mapping[str, Any]) -> str:
         with self._lock:
-            self._sandbox.start_render()
+            self._sandbox.start_render(len(chat))
             try:
                 return self._template.render({**self._tokens, **variables, "messages": chat})
             except jinja2.TemplateError as error:

@@ -25,6 +25,7 @@ MAX_CHARS = 16 * 2**20  # of any text that a template makes
 _MAX_NUMBER_BITS = 4096
 _MAX_WIDTH = 9999
 _TURNS_PER_CALL = 8
+_TURNS_PER_MESSAGE = 1000
 _CHARS_PER_ITEM = 64  # what a list's item counts for in a text's length
 _CHARS_PER_TURN = 64  # work on a long text costs as much as loop turns
 _PADDING_METHODS = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
@@ -70,9 +71,9 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         for name, one_filter in list(self.filters.items()):
             self.filters[name] = self._paid_filter(name, one_filter)
 
-    def start_render(self) -> None:
-        """Fill the budget."""
-        self._turns_left = MAX_TURNS
+    def start_render(self, num_messages: int) -> None:
+        """Fill the budget, larger for a longer chat: its length is the client's own doing."""
+        self._turns_left = MAX_TURNS + _TURNS_PER_MESSAGE * num_messages
 
     def paid_loop(self, items: Iterable[Any]) -> Iterator[Any]:
         """The items, each for one turn of the budget."""
@@ -113,7 +114,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
     def _pay(self, turns: int) -> None:
         self._turns_left -= turns
         if self._turns_left < 0:
-            raise TemplateLimitError(f"it does more than {MAX_TURNS} turns of loops and calls")
+            raise TemplateLimitError("it does more than a million turns of loops and calls")
 
     def _paid_filter(self, name: str, one_filter: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(one_filter)
