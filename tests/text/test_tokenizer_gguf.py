@@ -24,7 +24,7 @@ def test_every_byte_level_kind_gives_the_text_back(kind: str) -> None:
 
 
 def words_of(kind: str, text: str) -> list[str]:
-    """The pieces of `text`, seen by a vocabulary in which every word here is one token."""
+    """The words that `kind` cuts `text` into before merging."""
     tokenizer = tokenizer_from_gguf(vocabularies.byte_level_metadata(kind))
     split = tokenizer._backend.pre_tokenizer.pre_tokenize_str(text)
     return [text[start:end] for _, (start, end) in split]
@@ -33,8 +33,8 @@ def words_of(kind: str, text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("gpt-2", ["It", "'s", " 12345", " x", "Y", "  ", " z", "\n\n"]),
-        ("smollm", ["It", "'s", " ", "1", "2", "3", "4", "5", " x", "Y", "  ", " z", "\n\n"]),
+        ("gpt-2", ["It", "'s", " 12345", " xY", "  ", " z", "\n\n"]),
+        ("smollm", ["It", "'s", " ", "1", "2", "3", "4", "5", " xY", "  ", " z", "\n\n"]),
         ("llama-bpe", ["It", "'s", " ", "123", "45", " xY", "  ", " z", "\n\n"]),
         ("qwen2", ["It", "'s", " ", "1", "2", "3", "4", "5", " xY", "  ", " z", "\n\n"]),
         ("gpt-4o", ["It's", " ", "123", "45", " x", "Y", "  ", " z", "\n\n"]),
@@ -43,16 +43,7 @@ def words_of(kind: str, text: str) -> list[str]:
 )
 def test_kinds_cut_words_where_they_should(kind: str, words: list[str]) -> None:
     text = "It's 12345 xY   z\n\n"
-    found = words_of(kind, text)
-    wanted = words if kind not in ("gpt-2", "smollm") else merge_xy(words)
-    assert found == wanted
-    assert "".join(found) == text
-
-
-def merge_xy(words: list[str]) -> list[str]:
-    """GPT-2's words do not end at a capital letter."""
-    at = words.index(" x")
-    return [*words[:at], " xY", *words[at + 2 :]]
+    assert words_of(kind, text) == words
 
 
 def test_special_tokens_are_found_in_text_and_left_out_of_the_decode() -> None:
@@ -154,7 +145,12 @@ KEYS = ["model", "pre", "tokens", "token_type", "merges", "scores", "bos_token_i
 def test_junk_is_refused_or_harmless(junk: dict[str, Any]) -> None:
     metadata = vocabularies.sentencepiece_metadata()
     metadata |= {f"tokenizer.ggml.{key}": value for key, value in junk.items()}
+    # Any error but a TokenizerError fails the test.
+    assert outcome(metadata) == "ids" or len(outcome(metadata)) > 20
+
+
+def outcome(metadata: dict[str, Any]) -> str:
     try:
-        tokenizer_from_gguf(metadata).encode("some text")
+        return "ids" if tokenizer_from_gguf(metadata).encode("some text") else "nothing"
     except TokenizerError as error:
-        assert len(str(error)) > 20
+        return str(error)

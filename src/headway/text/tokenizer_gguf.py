@@ -97,12 +97,8 @@ def _sentencepiece_bpe(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
         byte_fallback=_has_byte_pieces(vocabulary),
     )
     backend = tokenizers.Tokenizer(model)
-    has_prefix = vocabulary.switch("add_space_prefix", True)
-    steps: list[normalizers.Normalizer] = _whitespace_steps(vocabulary)
-    if has_prefix:
-        steps.append(normalizers.Prepend(_SPACE_MARK))
-    backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", _SPACE_MARK)])
-    backend.decoder = _sentencepiece_decoder(has_prefix)
+    backend.normalizer = _sentencepiece_normalizer(vocabulary)
+    backend.decoder = _sentencepiece_decoder(vocabulary)
     return backend
 
 
@@ -118,14 +114,8 @@ def _unigram(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
         byte_fallback=_has_byte_pieces(vocabulary),
     )
     backend = tokenizers.Tokenizer(model)
-    backend.normalizer = normalizers.Sequence(
-        [*_character_map(vocabulary), *_whitespace_steps(vocabulary)]
-    )
-    has_prefix = vocabulary.switch("add_space_prefix", True)
-    backend.pre_tokenizer = pre_tokenizers.Metaspace(
-        _SPACE_MARK, prepend_scheme="always" if has_prefix else "never", split=False
-    )
-    backend.decoder = _sentencepiece_decoder(has_prefix)
+    backend.normalizer = _sentencepiece_normalizer(vocabulary)
+    backend.decoder = _sentencepiece_decoder(vocabulary)
     return backend
 
 
@@ -136,9 +126,22 @@ _BUILDERS: dict[str, Callable[[GgufVocabulary], tokenizers.Tokenizer]] = {
 }
 
 
-def _sentencepiece_decoder(has_prefix: bool) -> decoders.Decoder:
+def _sentencepiece_normalizer(vocabulary: GgufVocabulary) -> normalizers.Normalizer:
+    steps = [*_character_map(vocabulary), *_whitespace_steps(vocabulary)]
+    if _has_space_prefix(vocabulary):
+        steps.append(normalizers.Prepend(_SPACE_MARK))
+    return normalizers.Sequence([*steps, normalizers.Replace(" ", _SPACE_MARK)])
+
+
+def _sentencepiece_decoder(vocabulary: GgufVocabulary) -> decoders.Decoder:
     steps = [decoders.Replace(_SPACE_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
-    return decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if has_prefix else steps)
+    if _has_space_prefix(vocabulary):
+        steps.append(decoders.Strip(" ", 1, 0))
+    return decoders.Sequence(steps)
+
+
+def _has_space_prefix(vocabulary: GgufVocabulary) -> bool:
+    return vocabulary.switch("add_space_prefix", True)
 
 
 def _whitespace_steps(vocabulary: GgufVocabulary) -> list[normalizers.Normalizer]:
