@@ -82,6 +82,14 @@ def test_bad_messages_are_named(messages: list[object], message: str) -> None:
         ChatTemplate(chat_templates.ALTERNATING).render(messages)  # type: ignore[arg-type]
 
 
+def test_deeply_nested_values_are_an_error_of_the_request() -> None:
+    nested: list[object] = []
+    for _ in range(5000):
+        nested = [nested]
+    with pytest.raises(ChatTemplateError, match="nested too deep"):
+        render("{{ tools | tojson }}", USER, tools=[{"name": nested}])
+
+
 def test_a_model_without_a_template_says_what_to_do() -> None:
     with pytest.raises(ChatTemplateError, match="--chat-template"):
         ChatTemplate(None)

@@ -99,6 +99,14 @@ def test_the_first_word_keeps_its_space_only_after_a_text() -> None:
     assert "".join(deltas_of(tokenizer, [[i] for i in ids], follows_text=True)) == " the dog"
 
 
+def test_only_the_start_of_a_text_loses_its_space() -> None:
+    tokenizer = vocabularies.sentencepiece()
+    ids = vocabularies.byte_ids(tokenizer, b"a b  c ")
+    assert deltas_of(tokenizer, [[i] for i in ids]) == [*"a b  c ", ""]
+    ids = vocabularies.byte_ids(tokenizer, b"  a")
+    assert deltas_of(tokenizer, [[i] for i in ids]) == ["", " ", "a", ""]
+
+
 def test_a_skipped_token_between_the_bytes_of_a_character_does_not_break_it() -> None:
     tokenizer = vocabularies.byte_level()
     first, *rest = vocabularies.byte_ids(tokenizer, "é".encode())

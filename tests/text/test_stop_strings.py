@@ -80,6 +80,12 @@ def test_a_stop_counts_only_when_it_completes_late_enough(
     )
 
 
+def test_a_stop_that_did_not_count_is_not_held() -> None:
+    assert StopStrings(["ab"]).push("xab", may_stop=False) == ("xab", None)
+    assert StopStrings(["ab", "ba"]).push("xab", may_stop=False) == ("xa", None)
+    assert StopStrings(["ab", "abc"]).push("xab", may_stop=False) == ("x", None)
+
+
 def test_nothing_of_a_stop_is_shown_before_it_completes() -> None:
     watcher = StopStrings(["DEFGHIJ"])
     pieces = [watcher.push(piece) for piece in ["ABC", "DEF", "G", "HI", "J", "KL"]]

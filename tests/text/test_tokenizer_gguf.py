@@ -56,6 +56,13 @@ def test_special_tokens_are_found_in_text_and_left_out_of_the_decode() -> None:
     assert tokenizer.end_token_ids == {"eos_token": tokenizer.eos_token_id}
 
 
+def test_added_tokens_may_hold_the_mark_for_a_space() -> None:
+    metadata = vocabularies.byte_level_metadata()
+    metadata["tokenizer.ggml.tokens"][-1] = "<|tool▁calls|>"
+    tokenizer = tokenizer_from_gguf(metadata)
+    assert tokenizer.encode("<|tool▁calls|>") == [tokenizer.vocab_size - 1]
+
+
 def test_bos_and_eos_are_added_when_the_file_says_so() -> None:
     metadata = vocabularies.byte_level_metadata(add_bos_token=True, add_eos_token=True)
     tokenizer = tokenizer_from_gguf(metadata)

@@ -128,6 +128,11 @@ def _sentencepiece(model: models.Model, vocabulary: GgufVocabulary) -> tokenizer
 
 
 def _sentencepiece_normalizer(vocabulary: GgufVocabulary) -> normalizers.Normalizer:
+    """What happens to text before merging.
+
+    It runs on each piece between added tokens, so that every piece gets the space prefix: this is
+    what llama.cpp, whose format GGUF is, does as well.
+    """
     steps = [*_character_map(vocabulary), *_whitespace_steps(vocabulary)]
     if _has_space_prefix(vocabulary):
         steps.append(normalizers.Prepend(_SPACE_MARK))
@@ -200,8 +205,9 @@ def _add_tokens(backend: tokenizers.Tokenizer, vocabulary: GgufVocabulary) -> No
         *vocabulary.tokens_of_type(TokenType.UNKNOWN),
     ]
     backend.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in special])
-    # A mark for a space never occurs in raw text: such tokens are reached by merging.
-    plain = [t for t in vocabulary.tokens_of_type(TokenType.USER_DEFINED) if _SPACE_MARK not in t]
+    defined = vocabulary.tokens_of_type(TokenType.USER_DEFINED)
+    # Runs of spaces are written with marks, which raw text does not have: merging reaches them.
+    plain = [token for token in defined if token.strip(_SPACE_MARK)]
     backend.add_tokens([AddedToken(token, special=False, normalized=False) for token in plain])
 
 
