@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -81,13 +80,16 @@ class ChatTemplate:
 
     def _run(self, chat: list[dict[str, Any]], variables: Mapping[str, Any]) -> str:
         with self._lock:
-            self._sandbox.start_render()
+            self._sandbox.start_render(len(chat))
             try:
                 return self._template.render({**self._tokens, **variables, "messages": chat})
             except jinja2.TemplateError as error:
                 raise ChatTemplateError(f"the chat template refused: {error}") from error
             except RecursionError as error:
-                raise ChatTemplateError("the chat template calls itself without end") from error
+                raise ChatTemplateError(
+                    "the chat template calls itself without end, "
+                    "or prints a value that is nested too deep"
+                ) from error
             except Exception as error:
                 # A template can run into any error of the values it is given.
                 reason = f"{type(error).__name__}: {error}"
@@ -111,11 +113,11 @@ class ChatTemplate:
     def _prepared(self, message: Message) -> dict[str, Any]:
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise ChatTemplateError("every message must be an object with a role")
-        prepared = copy.deepcopy(dict(message))
+        prepared = dict(message)
         if prepared.get("content") is not None:
             prepared["content"] = self._content(prepared["content"])
-        for call in prepared.get("tool_calls") or ():
-            _parse_arguments(call)
+        if isinstance(calls := prepared.get("tool_calls"), Sequence):
+            prepared["tool_calls"] = [_with_parsed_arguments(call) for call in calls]
         return prepared
 
     def _content(self, content: object) -> object:
@@ -211,14 +213,18 @@ def _with_mark(content: object, mark: str) -> object:
     raise ChatTemplateError("continue_final_message needs a last message with text")
 
 
-def _parse_arguments(call: object) -> None:
+def _with_parsed_arguments(call: object) -> object:
     """Templates print a call's arguments as an object, the API carries them as JSON text."""
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
-        return
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+        return call
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str):
+        return call
     try:
-        function["arguments"] = json.loads(function["arguments"] or "{}")
+        parsed = json.loads(arguments or "{}")
     except (ValueError, RecursionError) as error:
         raise ChatTemplateError(
             f"the arguments of the tool call {function.get('name')!r} are not valid JSON: {error}"
         ) from error
+    return {**call, "function": {**function, "arguments": parsed}}

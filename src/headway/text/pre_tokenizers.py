@@ -16,6 +16,10 @@ _SPACE = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _SYMBOLS = r" ?[^\s\p{L}\p{N}]+[\r\n]*"
 _LLAMA3 = rf"{_SUFFIX}|{_WORD}|\p{{N}}{{1,3}}|{_SYMBOLS}|{_SPACE}"
 _QWEN2 = rf"{_SUFFIX}|{_WORD}|\p{{N}}|{_SYMBOLS}|{_SPACE}"
+_QWEN35 = (
+    rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
+    rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACE}"
+)
 # Words that are cut where lower case turns to upper case.
 _LOWER_END = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
 _UPPER_START = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
@@ -57,13 +61,16 @@ _BY_KINDS: dict[tuple[str, ...], PreTokenizer] = {
         PreTokenizer((r"\p{N}", _GPT2))
     ),
     ("falcon",): PreTokenizer((r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, r"[0-9][0-9][0-9]")),
-    ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "lfm2"): (
+    ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"): (
         PreTokenizer((_LLAMA3,), ignore_merges=True, adds_bos=True)
     ),
     ("dbrx", "smaug-bpe", "chatglm-bpe", "glm4"): PreTokenizer((_LLAMA3,)),
-    ("qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"): PreTokenizer((_QWEN2,)),
+    ("qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez", "kormo"): (
+        PreTokenizer((_QWEN2,))
+    ),
+    ("qwen35",): PreTokenizer((_QWEN35,)),
     ("tekken",): PreTokenizer((_TEKKEN,), ignore_merges=True, adds_bos=True),
-    ("gpt-4o", "llama4"): PreTokenizer((_GPT4O,)),
+    ("gpt-4o", "llama4", "kanana2", "minimax-m2"): PreTokenizer((_GPT4O,)),
     ("deepseek-llm",): PreTokenizer(
         (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"\s+$", _CJK, r"\p{N}+"),
     ),

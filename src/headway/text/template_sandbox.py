@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sized
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import jinja2
 from jinja2 import nodes
@@ -25,6 +25,7 @@ MAX_CHARS = 16 * 2**20  # of any text that a template makes
 _MAX_NUMBER_BITS = 4096
 _MAX_WIDTH = 9999
 _TURNS_PER_CALL = 8
+_TURNS_PER_MESSAGE = 1000
 _CHARS_PER_ITEM = 64  # what a list's item counts for in a text's length
 _CHARS_PER_TURN = 64  # work on a long text costs as much as loop turns
 _PADDING_METHODS = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
@@ -39,7 +40,7 @@ class TemplateLimitError(jinja2.TemplateRuntimeError):
 class GenerationTag(Extension):
     """`{% generation %}` marks what a model wrote, for training; here it is only a block."""
 
-    tags = frozenset({"generation"})
+    tags = {"generation"}  # noqa: RUF012 (the type that Jinja declares)
 
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
@@ -70,9 +71,9 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         for name, one_filter in list(self.filters.items()):
             self.filters[name] = self._paid_filter(name, one_filter)
 
-    def start_render(self) -> None:
-        """Fill the budget."""
-        self._turns_left = MAX_TURNS
+    def start_render(self, num_messages: int) -> None:
+        """Fill the budget, larger for a longer chat: its length is the client's own doing."""
+        self._turns_left = MAX_TURNS + _TURNS_PER_MESSAGE * num_messages
 
     def paid_loop(self, items: Iterable[Any]) -> Iterator[Any]:
         """The items, each for one turn of the budget."""
@@ -98,7 +99,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
                 _check_format(left, right)
         return super().call_binop(context, operator, left, right)
 
-    def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
         # The sandbox wraps str.format, and the wrapper has no owner of its own.
         owner = getattr(getattr(obj, "__wrapped__", obj), "__self__", None)
         self._pay(_TURNS_PER_CALL + _num_items(owner) // _CHARS_PER_TURN)
@@ -108,12 +109,13 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         template = super()._parse(source, name, filename)
-        return _MakeItPay().visit(template)
+        _MakeItPay().visit(template)
+        return template
 
     def _pay(self, turns: int) -> None:
         self._turns_left -= turns
         if self._turns_left < 0:
-            raise TemplateLimitError(f"it does more than {MAX_TURNS} turns of loops and calls")
+            raise TemplateLimitError("it does more than a million turns of loops and calls")
 
     def _paid_filter(self, name: str, one_filter: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(one_filter)
@@ -131,7 +133,8 @@ class _MakeItPay(NodeTransformer):
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 (Jinja's naming)
         self.generic_visit(node)
-        node.iter = _call_sandbox("paid_loop", [node.iter], node.lineno)
+        items = cast("nodes.Expr", node.iter)
+        node.iter = _call_sandbox("paid_loop", [items], node.lineno)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
@@ -141,7 +144,8 @@ class _MakeItPay(NodeTransformer):
 
 def _call_sandbox(method: str, arguments: list[nodes.Expr], line: int) -> nodes.Call:
     call = nodes.Call(nodes.EnvironmentAttribute(method), arguments, [], None, None)
-    return call.set_lineno(line, override=True)
+    call.set_lineno(line, override=True)
+    return call
 
 
 def _raise_exception(message: object) -> None:

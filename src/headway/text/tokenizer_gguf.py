@@ -96,14 +96,7 @@ def _sentencepiece_bpe(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
         fuse_unk=True,
         byte_fallback=_has_byte_pieces(vocabulary),
     )
-    backend = tokenizers.Tokenizer(model)
-    has_prefix = vocabulary.switch("add_space_prefix", True)
-    steps: list[normalizers.Normalizer] = _whitespace_steps(vocabulary)
-    if has_prefix:
-        steps.append(normalizers.Prepend(_SPACE_MARK))
-    backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", _SPACE_MARK)])
-    backend.decoder = _sentencepiece_decoder(has_prefix)
-    return backend
+    return _sentencepiece(model, vocabulary)
 
 
 def _unigram(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
@@ -117,16 +110,7 @@ def _unigram(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
         unk_id=vocabulary.ids[unknown[0]],
         byte_fallback=_has_byte_pieces(vocabulary),
     )
-    backend = tokenizers.Tokenizer(model)
-    backend.normalizer = normalizers.Sequence(
-        [*_character_map(vocabulary), *_whitespace_steps(vocabulary)]
-    )
-    has_prefix = vocabulary.switch("add_space_prefix", True)
-    backend.pre_tokenizer = pre_tokenizers.Metaspace(
-        _SPACE_MARK, prepend_scheme="always" if has_prefix else "never", split=False
-    )
-    backend.decoder = _sentencepiece_decoder(has_prefix)
-    return backend
+    return _sentencepiece(model, vocabulary)
 
 
 _BUILDERS: dict[str, Callable[[GgufVocabulary], tokenizers.Tokenizer]] = {
@@ -136,9 +120,34 @@ _BUILDERS: dict[str, Callable[[GgufVocabulary], tokenizers.Tokenizer]] = {
 }
 
 
-def _sentencepiece_decoder(has_prefix: bool) -> decoders.Decoder:
+def _sentencepiece(model: models.Model, vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(model)
+    backend.normalizer = _sentencepiece_normalizer(vocabulary)
+    backend.decoder = _sentencepiece_decoder(vocabulary)
+    return backend
+
+
+def _sentencepiece_normalizer(vocabulary: GgufVocabulary) -> normalizers.Normalizer:
+    """What happens to text before merging.
+
+    It runs on each piece between added tokens, so that every piece gets the space prefix: this is
+    what llama.cpp, whose format GGUF is, does as well.
+    """
+    steps = [*_character_map(vocabulary), *_whitespace_steps(vocabulary)]
+    if _has_space_prefix(vocabulary):
+        steps.append(normalizers.Prepend(_SPACE_MARK))
+    return normalizers.Sequence([*steps, normalizers.Replace(" ", _SPACE_MARK)])
+
+
+def _sentencepiece_decoder(vocabulary: GgufVocabulary) -> decoders.Decoder:
     steps = [decoders.Replace(_SPACE_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
-    return decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if has_prefix else steps)
+    if _has_space_prefix(vocabulary):
+        steps.append(decoders.Strip(" ", 1, 0))
+    return decoders.Sequence(steps)
+
+
+def _has_space_prefix(vocabulary: GgufVocabulary) -> bool:
+    return vocabulary.switch("add_space_prefix", True)
 
 
 def _whitespace_steps(vocabulary: GgufVocabulary) -> list[normalizers.Normalizer]:
@@ -196,8 +205,9 @@ def _add_tokens(backend: tokenizers.Tokenizer, vocabulary: GgufVocabulary) -> No
         *vocabulary.tokens_of_type(TokenType.UNKNOWN),
     ]
     backend.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in special])
-    # A mark for a space never occurs in raw text: such tokens are reached by merging.
-    plain = [t for t in vocabulary.tokens_of_type(TokenType.USER_DEFINED) if _SPACE_MARK not in t]
+    defined = vocabulary.tokens_of_type(TokenType.USER_DEFINED)
+    # Runs of spaces are written with marks, which raw text does not have: merging reaches them.
+    plain = [token for token in defined if token.strip(_SPACE_MARK)]
     backend.add_tokens([AddedToken(token, special=False, normalized=False) for token in plain])
 
 
