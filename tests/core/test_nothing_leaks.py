@@ -10,6 +10,7 @@ from scheduler_world import World, make_request
 from headway.core.config import SchedulerConfig
 from headway.core.invariants import check_idle
 
+
 @pytest.mark.parametrize("caching", [True, False])
 def test_p12_ten_thousand_short_requests_with_aborts_at_every_phase(caching):
     rng = random.Random(12)

@@ -6,6 +6,7 @@ import pytest
 from scheduler_world import World, make_request
 
 from headway.core.config import SchedulerConfig
+from headway.core.step import Blocker
 
 PROMPT = [1, 2, 3, 1, 2, 3, 1, 2, 3, 1]  # two full blocks of four and a half
 
@@ -122,6 +123,6 @@ def test_hits_count_as_room_only_once():
     world.drain()
     world.submit(make_request("b", [9] * 3, max_tokens=5))
     world.turn()
-    world.submit(make_request("c", PROMPT * 2, max_tokens=1))
-    assert world.turn().blocker is not None
+    world.submit(make_request("c", [*PROMPT, 2, 2, 2, 2, 2, 2], max_tokens=1))
+    assert world.turn().blocker is Blocker.BLOCKS
     world.drain()
