@@ -23,6 +23,7 @@ from headway.core.events import (
     Retired,
 )
 from headway.core.invariants import check, check_idle, check_progress
+from headway.core.policies import Policies
 from headway.core.request import FinishReason, Request, SamplingParams
 from headway.core.scheduler import Scheduler
 from headway.core.sequence import Sequence, SequenceStatus
@@ -136,9 +137,10 @@ class World:
         config: SchedulerConfig,
         num_blocks: int,
         constraints: SequenceOf[Constraint] = (),
+        policies: Policies | None = None,
     ) -> None:
         self.config = config
-        self.scheduler = Scheduler(config, num_blocks, constraints=constraints)
+        self.scheduler = Scheduler(config, num_blocks, policies, constraints)
         self.executor = ToyExecutor(num_blocks, config.block_size)
         self.events: list[Event] = []
         self.steps: list[Step] = []

@@ -71,6 +71,9 @@ class HashedPrefixCache:
     def register(self, sequences: Iterable[Sequence]) -> None:
         block_size = self._block_size
         for sequence in sequences:
+            # First the test that is cheap and nearly always enough: a decode seldom fills a block.
+            if sequence.num_computed_tokens // block_size <= sequence.num_registered_blocks:
+                continue
             num_done = min(len(sequence.token_ids), sequence.num_computed_tokens)
             num_blocks = num_done // block_size
             if num_blocks > sequence.num_registered_blocks:

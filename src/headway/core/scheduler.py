@@ -132,9 +132,10 @@ class Scheduler:
                 continue  # preempted earlier in this very step
             if holds_decodes and sequence.is_prefilled:
                 continue
-            num_tokens = self._prefill.chunk(sequence.num_wanted_tokens(), step.tokens_left)
+            num_wanted = sequence.num_wanted_tokens()
+            num_tokens = self._prefill.chunk(num_wanted, step.tokens_left)
             if num_tokens and self._make_room(sequence, num_tokens, step, now_ns):
-                step.add(sequence, num_tokens)
+                step.add(sequence, num_tokens, samples=num_tokens == num_wanted)
         # Only now: a chunk that is placed may still be dropped, and is then never computed.
         self._prefix.register(step.sequences())
 
@@ -213,14 +214,15 @@ class Scheduler:
         """Give the sequence a slot and its first chunk, or say what is missing."""
         cached_ids = self._prefix.find(sequence)
         num_cached = len(cached_ids) * self.config.block_size
-        num_tokens = self._prefill.chunk(sequence.num_tokens - num_cached, step.tokens_left)
+        num_wanted = sequence.num_tokens - num_cached
+        num_tokens = self._prefill.chunk(num_wanted, step.tokens_left)
         if not num_tokens:
             return Blocker.BUDGET
         if not self._has_room(sequence, cached_ids, num_cached + num_tokens):
             return Blocker.BLOCKS
         self._take_blocks(sequence, cached_ids, num_cached + num_tokens)
         self._enter_slot(sequence, num_cached, step)
-        step.add(sequence, num_tokens)
+        step.add(sequence, num_tokens, samples=num_tokens == num_wanted)
         self._prefix.register([sequence])
         return None
 

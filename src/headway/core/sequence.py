@@ -69,11 +69,6 @@ class Sequence:
             return num_expected - self.num_computed_tokens
         return 0
 
-    def reaches_end(self, num_tokens: int) -> bool:
-        """Whether computing `num_tokens` more reaches the last token, so that the pass samples."""
-        num_expected = len(self.token_ids) + self.num_pending_tokens
-        return self.num_computed_tokens + num_tokens == num_expected
-
     def forget_computed(self) -> None:
         """Start over after a preemption; known tokens, and those in flight, stay."""
         self.num_lost_tokens = self.num_computed_tokens

@@ -32,9 +32,11 @@ class StepBuilder:
     def sequences(self) -> list[Sequence]:
         return [chunk.sequence for chunk in self._chunks.values()]
 
-    def add(self, sequence: Sequence, num_tokens: int) -> None:
-        """Place the sequence's next `num_tokens` in the step and count them as computed."""
-        samples = sequence.reaches_end(num_tokens)
+    def add(self, sequence: Sequence, num_tokens: int, *, samples: bool) -> None:
+        """Place the sequence's next `num_tokens` in the step and count them as computed.
+
+        `samples`: they are all that it still has to compute.
+        """
         self._chunks[sequence.sequence_id] = Chunk(
             sequence, sequence.num_computed_tokens, num_tokens, samples, sequence.block_ids
         )

@@ -1,0 +1,101 @@
+"""Hypothesis looks for a sequence of moves that breaks a law, for every combination of choices."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+from scheduler_world import World, make_request
+
+from headway.core.config import SchedulerConfig
+from headway.core.invariants import check
+
+
+@st.composite
+def configs(draw) -> SchedulerConfig:
+    max_model_len = draw(st.integers(2, 20))
+    chunked = draw(st.booleans())
+    least_budget = 1 if chunked else max_model_len
+    return SchedulerConfig(
+        max_num_seqs=draw(st.integers(1, 4)),
+        max_num_batched_tokens=least_budget + draw(st.integers(0, 12)),
+        block_size=draw(st.integers(1, 4)),
+        max_model_len=max_model_len,
+        enable_prefix_caching=draw(st.booleans()),
+        enable_chunked_prefill=chunked,
+        long_prefill_token_threshold=draw(st.integers(0, 3)) if chunked else 0,
+        kv_policy=draw(st.sampled_from(["on-demand", "reserve"])),
+        unit=draw(st.sampled_from(["step", "request"])),
+        prefill=draw(st.sampled_from(["mixed", "first"])),
+        reserve_full_isl=draw(st.booleans()),
+        watermark=draw(st.sampled_from([0.0, 0.2, 0.9])),
+    )
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    @initialize(config=configs(), num_blocks=st.integers(1, 10))
+    def start(self, config, num_blocks):
+        self.world = World(config, num_blocks)
+        self.num_requests = 0
+
+    @rule(
+        prompt=st.lists(st.integers(1, 2), max_size=14),
+        max_tokens=st.sampled_from([None, 1, 2, 3, 8]),
+        n=st.integers(1, 2),
+        stops=st.booleans(),
+        prompt_logprobs=st.sampled_from([None, None, 0]),
+    )
+    def submit(self, **asked):
+        self.world.submit(make_request(f"r{self.num_requests}", **asked))
+        self.num_requests += 1
+
+    @rule(number=st.integers(0, 30), index=st.sampled_from([None, 0, 1]))
+    def abort(self, number, index):
+        self.world.abort(f"r{number}", index)
+
+    @precondition(lambda self: len(self.world.scheduler.in_flight) < 2)
+    @rule()
+    def schedule(self):
+        self.world.schedule()
+
+    @precondition(lambda self: self.world.scheduler.in_flight)
+    @rule()
+    def complete(self):
+        self.world.complete()
+
+    @precondition(lambda self: self.world.scheduler.in_flight)
+    @rule()
+    def fail(self):
+        self.world.fail()
+
+    @rule(num_turns=st.integers(1, 5))
+    def turns(self, num_turns):
+        while self.world.scheduler.in_flight:
+            self.world.complete()
+        for _ in range(num_turns):
+            self.world.turn()
+
+    @invariant()
+    def laws_hold(self):
+        if hasattr(self, "world"):
+            check(self.world.scheduler)
+
+    def teardown(self):
+        if hasattr(self, "world"):
+            self.world.drain()
+
+
+TestSchedulerMachine = SchedulerMachine.TestCase
+TestSchedulerMachine.settings = settings(
+    max_examples=150,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
