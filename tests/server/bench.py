@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import fake_engine
 import tokenizers
 import uvicorn
 
@@ -21,6 +20,7 @@ from headway.server.config import AppSettings
 from headway.server.engine_client import EngineClient
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
+from tests.server import fake_engine
 
 END = "<|end|>"
 # The echoing engine then answers with the last message and its end.

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from bench import LiveServer, live_server  # noqa: E402
+from tests.server.bench import LiveServer, live_server
 
 
 @pytest.fixture(scope="module")

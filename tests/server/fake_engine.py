@@ -89,7 +89,7 @@ class FakeEngine:
             socket.set_hwm(0)
         self.inbox.connect(args.to_engine)
         self.outbox.connect(args.from_engine)
-        self.log = open(args.log, "a", buffering=1)
+        self.log = Path(args.log)
         self.streams: list[Stream] = []
         self.next_id = 0
         self.step_index = 0
@@ -138,7 +138,8 @@ class FakeEngine:
         if isinstance(message, WithdrawMessage):
             entry |= {"id": message.request_id, "index": message.index}
             entry |= {"reason": message.reason.value}
-        self.log.write(json.dumps(entry) + "\n")
+        with self.log.open("a") as log:
+            log.write(json.dumps(entry) + "\n")
 
     def submit(self, request: Request) -> list[Event]:
         if request.num_prompt_tokens > NUM_BLOCKS * BLOCK_SIZE:

@@ -6,7 +6,8 @@ import asyncio
 
 import openai
 import pytest
-from bench import LiveServer
+
+from tests.server.bench import LiveServer
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_several_prompts_with_several_choices(client: openai.OpenAI, stream: boo
     answer = client.completions.create(
         model="echo", prompt=["ab", "xyz"], n=2, max_tokens=3, stream=stream
     )
-    texts = {i: "" for i in range(4)}
+    texts = dict.fromkeys(range(4), "")
     for chunk in answer if stream else [answer]:
         for choice in chunk.choices:
             texts[choice.index] += choice.text
@@ -145,7 +146,7 @@ def test_chat_logprobs(client: openai.OpenAI, stream: bool) -> None:
 
 
 def test_cached_tokens_are_told(tmp_path) -> None:
-    from bench import live_server
+    from tests.server.bench import live_server
 
     with live_server(tmp_path, "--cached", "2") as live:
         client = openai.OpenAI(base_url=f"{live.url}/v1", api_key="none")
