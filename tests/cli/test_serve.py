@@ -38,8 +38,8 @@ def running(log: Path, *flags: str) -> Iterator[tuple[str, subprocess.Popen[str]
         wait_until_healthy(url, process)
         yield url, process
     finally:
-        process.kill()
-        process.communicate()
+        process.terminate()
+        process.communicate(timeout=20)
 
 
 def wait_until_healthy(url: str, process: subprocess.Popen[str]) -> None:
@@ -71,6 +71,13 @@ def test_sigterm_lets_streams_finish_and_takes_the_engine_along(tmp_path: Path) 
     assert told[-1]["kind"] == "ShutdownMessage"
     assert "KV cache size: 1,024 tokens" in said
     assert "Maximum concurrency for 2,048 tokens per request: 0.50x" in said
+
+
+def test_a_killed_server_leaves_no_engine(tmp_path: Path) -> None:
+    with running(tmp_path / "log") as (_, process):
+        process.kill()
+        # The engine holds the other end of this pipe: the end of file is its own end.
+        process.communicate(timeout=10)
 
 
 def test_port_in_use_is_one_sentence(tmp_path: Path) -> None:

@@ -67,11 +67,8 @@ def history(lives: list) -> list[tuple[Request, list[Event]]]:
     told = []
     for number, (stage, num_tokens, reason, is_preempted) in enumerate(lives):
         name = f"r{number}"
-        events: list[Event] = []
-        if stage == "rejected":
-            events = [Rejected(name, "too long")]
-        else:
-            events = [Queued(number, name, 0)]
+        refused = Rejected(name, "too long")
+        events: list[Event] = [refused if stage == "rejected" else Queued(number, name, 0)]
         if stage in ("admitted", "tokens"):
             events.append(Admitted(number, name, 2))
         if stage == "tokens":

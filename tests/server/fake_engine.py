@@ -95,6 +95,7 @@ class FakeEngine:
         self.step_index = 0
         self.num_tokens = 0
         self.is_open = True
+        self.parent = os.getppid()
 
     def say(self, message: object) -> None:
         self.outbox.send(encode(message))  # type: ignore[arg-type]
@@ -104,7 +105,7 @@ class FakeEngine:
             self.say(FailedMessage(self.args.fail))
             return
         self.say(ReadyMessage(FACTS))
-        while self.is_open:
+        while self.is_open and os.getppid() == self.parent:
             events = self.take()
             logprobs: list[SequenceLogprobs] = []
             if self.streams:
@@ -164,7 +165,7 @@ class FakeEngine:
 
     def step(self, events: list[Event], logprobs: list[SequenceLogprobs]) -> None:
         if self.args.hang_after is not None and self.num_tokens >= self.args.hang_after:
-            time.sleep(3600)
+            time.sleep(20)
         self.step_index += 1
         for stream in list(self.streams):
             self.advance(stream, events, logprobs)
