@@ -80,6 +80,7 @@ def live_server(
     log = directory / "commands.jsonl"
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    listener.listen()
     port = listener.getsockname()[1]
     ready = threading.Event()
     found: dict[str, Any] = {}
