@@ -64,7 +64,7 @@ class EngineClient:
         to_engine = f"ipc://{self._directory}/to-engine"
         from_engine = f"ipc://{self._directory}/from-engine"
         self._sockets = zmq.asyncio.Context()
-        self._sender = self._sockets.socket(zmq.PUSH, socket_class=zmq.Socket)
+        self._sender = self._sockets.socket(zmq.PUSH, socket_class=zmq.Socket)  # type: ignore[arg-type]
         self._receiver = self._sockets.socket(zmq.PULL)
         for socket in (self._sender, self._receiver):
             socket.set_hwm(0)

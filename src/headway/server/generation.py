@@ -136,9 +136,7 @@ class Generation:
             return self._finish(choice, text, *_outcome(choice.request, update.ended))
         return self._take(choice, text) if text else None
 
-    def _stop(
-        self, choice: _Choice, update: SequenceUpdate, text: str, stop: str
-    ) -> ChoiceDelta:
+    def _stop(self, choice: _Choice, update: SequenceUpdate, text: str, stop: str) -> ChoiceDelta:
         if update.ended is None:
             self._subscription.withdraw(update.request_id, update.index, FinishReason.STOP)
         return self._finish(choice, text, FinishReason.STOP, stop)
@@ -172,9 +170,7 @@ def _ends_unseen(request: Request, update: SequenceUpdate) -> bool:
     )
 
 
-def _outcome(
-    request: Request, ended: Retired | Aborted
-) -> tuple[FinishReason, int | str | None]:
+def _outcome(request: Request, ended: Retired | Aborted) -> tuple[FinishReason, int | str | None]:
     """The finish reason and the stop reason, which names a stop token of the client's own."""
     if ended.reason is FinishReason.ERROR:
         raise ApiError(Problem.INTERNAL, ended.detail or "the engine could not go on with this")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from headway.core.events import Admitted, Advanced, Event, Preempted, Queued, Rejected
 from headway.core.request import Request
@@ -63,7 +63,7 @@ class StatsLog:
 
     def _fold(self, event: Event) -> None:
         match event:
-            case Queued(sequence_id, request_id, index):
+            case Queued(sequence_id, request_id):
                 self._waiting_prompts[sequence_id] = self._num_prompt_tokens.get(request_id, 0)
             case Admitted(sequence_id, request_id, num_cached_tokens):
                 num_tokens = self._waiting_prompts.pop(sequence_id, 0)
@@ -79,11 +79,11 @@ class StatsLog:
                 self._num_prompt_tokens.pop(request_id, None)
 
 
-def start_lines(facts: EngineFacts, stop_ids: Iterable[tuple[int, str, str]]) -> list[str]:
-    """What was decided at start. `stop_ids`: id, token text, and who names it."""
+def start_lines(facts: EngineFacts, stop_ids: Sequence[str]) -> list[str]:
+    """What was decided at start. `stop_ids`: each a phrase that says who names it."""
     num_tokens = facts.num_blocks * facts.block_size
     fit = num_tokens / facts.max_model_len
-    stops = "; ".join(f"{i} {text!r} ({places})" for i, text, places in stop_ids)
+    stops = "; ".join(stop_ids)
     phases = ", ".join(f"{name} {ms:.0f} ms" for name, ms in facts.phases_ms.items())
     return [
         f"Model {facts.model}: {facts.dtype} on {facts.backend}, {facts.num_threads} threads",

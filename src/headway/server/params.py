@@ -94,9 +94,7 @@ class Door:
         if body.top_logprobs is not None and not body.logprobs:
             raise invalid_value("top_logprobs needs logprobs=true", "top_logprobs")
         logprobs = (body.top_logprobs or 0) if body.logprobs else None
-        return self._request(
-            request_id, prompt, body, {"logprobs": logprobs, "max_tokens": asked}
-        )
+        return self._request(request_id, prompt, body, {"logprobs": logprobs, "max_tokens": asked})
 
     def _request(
         self, request_id: str, prompt: Sequence[int], body: CommonBody, own: dict[str, Any]
@@ -163,4 +161,3 @@ class Door:
                         f"{self._facts.vocab_size}",
                         name,
                     )
-

@@ -157,7 +157,7 @@ def _type_error(message: str) -> ApiError:
     if missing:
         name = missing[1]
         return ApiError(Problem.MISSING, f"{name} is required", name)
-    where = re.search(r" - at `(?:key in )?\$\.?([^`]*)`$", message)
+    where = re.search(r" - at `(?:key` in `)?\$\.?([^`]*)`$", message)
     path = where[1] if where else ""
     what = message[: where.start()] if where else message
     return ApiError(Problem.INVALID_TYPE, f"{path or 'body'}: {what}", path or None)

@@ -6,7 +6,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from headway.core.events import Aborted, Admitted, Advanced, Event, Queued, Rejected, Retired
+from headway.core.events import (
+    Aborted,
+    Admitted,
+    Advanced,
+    Event,
+    Preempted,
+    Queued,
+    Rejected,
+    Resumed,
+    Retired,
+)
 from headway.core.request import FinishReason, Request
 from headway.wire import SequenceLogprobs, TokenLogprobs
 
@@ -31,6 +41,7 @@ class SequenceUpdate:
 
 
 Update = SequenceUpdate | Rejected
+SequenceEvent = Queued | Admitted | Resumed | Preempted | Advanced | Retired | Aborted
 
 
 class Subscription:
@@ -123,7 +134,7 @@ class UpdateRouter:
                 self._sequences.pop(sequence_id, None)
             self._put(update)
 
-    def _fold(self, event: Event, updates: dict[int, SequenceUpdate]) -> None:
+    def _fold(self, event: SequenceEvent, updates: dict[int, SequenceUpdate]) -> None:
         if isinstance(event, Queued) and event.request_id in self._subscriptions:
             self._sequences[event.sequence_id] = (event.request_id, event.index)
         update = self._update_of(event.sequence_id, updates)

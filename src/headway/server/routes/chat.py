@@ -85,9 +85,7 @@ def _check_messages(messages: Sequence[dict[str, Any]]) -> None:
     for index, message in enumerate(messages):
         where = f"messages[{index}]"
         if not isinstance(message.get("role"), str):
-            raise ApiError(
-                Problem.INVALID_TYPE, f"{where}.role must be a string", f"{where}.role"
-            )
+            raise ApiError(Problem.INVALID_TYPE, f"{where}.role must be a string", f"{where}.role")
         if message.get("tool_calls") or message["role"] in ("tool", "function"):
             raise ApiError(Problem.UNSUPPORTED, f"{where}: tool calls are not supported yet", where)
         _check_content(message.get("content"), f"{where}.content")
@@ -102,9 +100,7 @@ def _check_content(content: Any, where: str) -> None:
         )
     for part in content:
         if not isinstance(part, dict) or part.get("type") != "text":
-            raise ApiError(
-                Problem.UNSUPPORTED, f"{where}: this model reads text parts only", where
-            )
+            raise ApiError(Problem.UNSUPPORTED, f"{where}: this model reads text parts only", where)
         if not isinstance(part.get("text"), str):
             raise ApiError(Problem.INVALID_TYPE, f"{where}: a text part needs a text", where)
 

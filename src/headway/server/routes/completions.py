@@ -11,7 +11,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from headway.core.request import FinishReason, Request
-from headway.server.errors import ApiError, Problem, invalid_value
+from headway.server.errors import ApiError, Problem
 from headway.server.frontend import Frontend, frontend_of, ignored_header, new_id
 from headway.server.generation import ChoiceDelta, Generation
 from headway.server.logprobs import CompletionLogprobs, prompt_logprobs
@@ -62,7 +62,7 @@ def _prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str | list[i
     if len(kinds) != 1:
         raise ApiError(
             Problem.INVALID_TYPE,
-            "prompt must be a string, token ids, or a list of prompts of one kind that is not empty",
+            "prompt must be a string, token ids, or a list of at least one prompt, all of one kind",
             "prompt",
         )
     if kinds == {int}:

@@ -1,0 +1,157 @@
+"""The command line read against the table of flags."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headway.engine.config import EngineConfig
+from headway.flags import FLAGS, FOREIGN, Flag, FlagError, Foreign
+from headway.server.config import ServerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedFlags:
+    engine: Mapping[str, Any]
+    server: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+
+    def configs(self) -> tuple[EngineConfig, ServerConfig]:
+        """Raises FlagError when a value is out of range."""
+        try:
+            return EngineConfig(**self.engine), ServerConfig(**self.server)
+        except ValueError as error:
+            raise FlagError(_in_flags(str(error))) from None
+
+
+def parse_flags(argv: Sequence[str]) -> ParsedFlags:
+    """Raises FlagError with one sentence for anything that cannot be taken as it stands."""
+    return _Parser(argv).parse()
+
+
+def flag_help() -> Iterator[tuple[str, str, str]]:
+    """Section, flag as one writes it, and what it does with its default, in the table's order."""
+    defaults = {"engine": EngineConfig(), "server": ServerConfig()}
+    for flag in FLAGS:
+        if flag.parse is None:
+            usage = f"{flag.names[0]}, --no-{flag.names[0][2:]}"
+        else:
+            usage = f"{flag.names[0]} {'|'.join(flag.allowed) or flag.metavar}"
+        default = getattr(defaults[flag.section], flag.field)
+        shown = "" if default in (None, ()) else f" Default: {_shown(default)}."
+        yield flag.section, usage, flag.help + shown
+
+
+def _shown(default: object) -> str:
+    return ("off", "on")[default] if isinstance(default, bool) else str(default)
+
+
+def _in_flags(message: str) -> str:
+    """Speak of fields as the flags that set them."""
+    for flag in FLAGS:
+        if message.startswith((f"{flag.field} ", f"{flag.field}=")):
+            return flag.names[0] + message[len(flag.field) :]
+    return message
+
+
+class _Parser:
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._rest = list(argv)
+        self._values: dict[str, dict[str, Any]] = {"engine": {}, "server": {}}
+        self._warnings: list[str] = []
+        self._flags = {name: flag for flag in FLAGS for name in flag.names}
+        self._foreign = {name: foreign for foreign in FOREIGN for name in foreign.names}
+
+    def parse(self) -> ParsedFlags:
+        while self._rest:
+            word = self._rest.pop(0)
+            if word.startswith("-") and word != "-":
+                self._take(word)
+            elif "model" in self._values["engine"]:
+                raise FlagError(f"there is a model already, so what is {word!r}?")
+            else:
+                self._values["engine"]["model"] = word
+        return ParsedFlags(self._values["engine"], self._values["server"], tuple(self._warnings))
+
+    def _take(self, word: str) -> None:
+        name, has_value, value = word.partition("=")
+        name = name.replace("_", "-") if name.startswith("--") else name
+        given = value if has_value else None
+        positive = "--" + name.removeprefix("--no-")
+        if name in self._flags:
+            self._take_flag(self._flags[name], name, given)
+        elif name in self._foreign:
+            self._take_foreign(self._foreign[name], name, given)
+        elif positive in self._flags and self._flags[positive].parse is None:
+            self._switch(self._flags[positive], name, given, on=False)
+        else:
+            raise FlagError(self._unknown(name))
+
+    def _take_flag(self, flag: Flag, name: str, given: str | None) -> None:
+        if flag.parse is None:
+            self._switch(flag, name, given, on=True)
+            return
+        values = [given if given is not None else self._value_of(name)]
+        while flag.repeats and given is None and self._next_is_value():
+            values.append(self._rest.pop(0))
+        parsed = [self._parsed(flag, name, value) for value in values]
+        section = self._values[flag.section]
+        if flag.repeats:
+            section[flag.field] = (*section.get(flag.field, ()), *parsed)
+        else:
+            section[flag.field] = parsed[0]
+
+    def _parsed(self, flag: Flag, name: str, value: str) -> Any:
+        if flag.allowed and value not in flag.allowed:
+            raise FlagError(f"{name} must be {_either(flag.allowed)}, got {value!r}")
+        assert flag.parse is not None
+        try:
+            return flag.parse(value)
+        except ValueError as error:
+            raise FlagError(f"{name} {error}") from None
+
+    def _switch(self, flag: Flag, name: str, given: str | None, *, on: bool) -> None:
+        if given is not None:
+            if given.lower() not in ("true", "false"):
+                raise FlagError(f"{name} takes no value but true or false, got {given!r}")
+            on = on == (given.lower() == "true")
+        self._values[flag.section][flag.field] = on
+
+    def _take_foreign(self, foreign: Foreign, name: str, given: str | None) -> None:
+        value = given or ""
+        if foreign.takes_value and given is None:
+            value = self._value_of(name)
+        if foreign.is_refused and not foreign.is_fine(value):
+            raise FlagError(f"{name} {value}".strip() + f": {name} {foreign.sentence}")
+        if not foreign.is_refused:
+            self._warnings.append(f"{name} {foreign.sentence}")
+
+    def _value_of(self, name: str) -> str:
+        if not self._next_is_value():
+            raise FlagError(f"{name} needs a value")
+        return self._rest.pop(0)
+
+    def _next_is_value(self) -> bool:
+        return bool(self._rest) and not re.match(r"--?[A-Za-z]", self._rest[0])
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name, [*self._flags, *self._foreign], n=1)
+        hint = f"did you mean {near[0]}?" if near else "see --help"
+        return f"there is no flag {name}: {hint}"
+
+
+def _either(allowed: Sequence[str]) -> str:
+    return allowed[0] if len(allowed) == 1 else f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+
+
+def print_help(command: str, about: str) -> None:
+    print(f"usage: headway {command} [MODEL] [flags]\n\n{about}")
+    shown_section = ""
+    for section, usage, text in flag_help():
+        if section != shown_section:
+            print(f"\n{section} flags:")
+            shown_section = section
+        print(f"  {usage}\n        {text}")

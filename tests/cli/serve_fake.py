@@ -1,0 +1,30 @@
+"""`headway serve` with the fake engine: PORT LOG [engine flags]."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+from headway.cli.serve import serve
+from headway.engine.config import EngineConfig
+from headway.server.config import ServerConfig
+from headway.text.chat_template import ChatTemplate
+from tests.server import fake_engine
+from tests.server.bench import TEMPLATE, byte_tokenizer
+
+
+def open_text(engine: EngineConfig, server: ServerConfig) -> SimpleNamespace:
+    return SimpleNamespace(
+        tokenizer=byte_tokenizer(),
+        template=ChatTemplate(TEMPLATE),
+        stop_ids=("256 '<|end|>' (test)",),
+        stop_token_ids=frozenset({256}),
+    )
+
+
+if __name__ == "__main__":
+    port, log, *flags = sys.argv[1:]
+    config = ServerConfig(host="127.0.0.1", port=int(port), shutdown_timeout=10)
+    start = fake_engine.start(Path(log), *flags)
+    sys.exit(serve(EngineConfig(), config, start_engine=start, open_text=open_text))

@@ -1,0 +1,133 @@
+"""What clients and /health see of an engine that dies, hangs or never starts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from headway.server.engine_client import EngineClient, EngineStartError
+from headway.server.liveness import HUNG_AFTER_NS, Liveness
+from tests.server import fake_engine
+from tests.server.bench import live_server
+
+BODY = {"prompt": "abc", "max_tokens": 500}
+
+
+def test_death_in_the_middle_ends_a_plain_request(tmp_path: Path) -> None:
+    with live_server(tmp_path, "--die-after", "5", "--delay", "0.01") as live:
+        answer = httpx.post(live.url + "/v1/completions", json=BODY)
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == "engine_unavailable"
+        assert "exited with code 3" in answer.json()["error"]["message"]
+        health = httpx.get(live.url + "/health")
+        assert health.status_code == 503
+        assert "exited with code 3" in health.json()["status"]
+        again = httpx.post(live.url + "/v1/completions", json=BODY)
+        assert again.status_code == 503
+
+
+def test_death_in_the_middle_ends_a_stream_with_an_error(tmp_path: Path) -> None:
+    with live_server(tmp_path, "--die-after", "5", "--delay", "0.01") as live:
+        client = openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0)
+        stream = client.completions.create(model="echo", prompt="abc", max_tokens=500, stream=True)
+        pieces = []
+        with pytest.raises(openai.APIError, match="exited with code 3"):
+            pieces += [chunk.choices[0].text for chunk in stream]
+        raw = httpx.get(live.url + "/health")
+        assert raw.status_code == 503
+
+
+def test_killed_engine_is_named(tmp_path: Path) -> None:
+    with live_server(tmp_path) as live:
+        assert httpx.get(live.url + "/health").status_code == 200
+        os.kill(live.client._process.pid, signal.SIGKILL)
+        live.wait_for(lambda: httpx.get(live.url + "/health").status_code == 503)
+        assert "signal 9" in httpx.get(live.url + "/health").json()["status"]
+
+
+def test_engine_is_gone_when_the_server_stops(tmp_path: Path) -> None:
+    with live_server(tmp_path, "--hang-after", "0") as live:
+        process = live.client._process
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(live.url + "/v1/completions", json=BODY, timeout=0.3)
+        os.kill(process.pid, 0)
+        directory = Path(live.client._directory)
+        assert directory.stat().st_mode & 0o777 == 0o700
+    assert process.returncode is not None
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("start", "sentence"),
+    [
+        (("--fail", "no such model: give another"), "no such model: give another"),
+        (None, "exited with code 7"),
+    ],
+)
+def test_engine_that_does_not_start(tmp_path: Path, start: tuple | None, sentence: str) -> None:
+    def exit_at_once(to_engine: str, from_engine: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
+
+    async def wait() -> None:
+        starter = exit_at_once if start is None else fake_engine.start(tmp_path / "log", *start)
+        client = EngineClient(starter)
+        try:
+            await client.wait_ready()
+        finally:
+            await client.close()
+
+    with pytest.raises(EngineStartError, match=sentence):
+        asyncio.run(wait())
+
+
+SECOND = 1_000_000_000
+
+
+def stats(step_index: int, num_running: int):
+    return fake_engine.EngineStats(step_index, num_running, 0, 4, 0, 0, 0)
+
+
+def test_busy_is_healthy_and_hung_is_not() -> None:
+    life = Liveness(0)
+    for step in range(60):
+        life.on_turn(stats(step, 1), step * SECOND)
+        assert life.health(step * SECOND + SECOND, has_work=True).is_ok
+    last = 59 * SECOND
+    assert life.health(last + HUNG_AFTER_NS, has_work=True).is_ok
+    hung = life.health(last + HUNG_AFTER_NS + 2 * SECOND, has_work=True)
+    assert not hung.is_ok
+    assert hung.last_turn_age_s == 12
+    assert life.health(last + 100 * SECOND, has_work=False).is_ok
+
+
+def test_signs_of_life_without_steps_are_no_progress() -> None:
+    life = Liveness(0)
+    for second in range(12):
+        life.on_turn(stats(5, 1), second * SECOND)
+    assert not life.health(12 * SECOND, has_work=True).is_ok
+
+
+def test_work_after_a_long_idle_time_gets_its_ten_seconds() -> None:
+    life = Liveness(0)
+    life.on_progress(1000 * SECOND)
+    assert life.health(1009 * SECOND, has_work=True).is_ok
+    assert not life.health(1011 * SECOND, has_work=True).is_ok
+
+
+def test_health_answers_at_once_under_load(tmp_path: Path) -> None:
+    with live_server(tmp_path, "--delay", "0.002") as live:
+        body = {"prompt": "abc", "max_tokens": 300, "n": 32}
+        with httpx.stream("POST", live.url + "/v1/completions", json={**body, "stream": True}):
+            for _ in range(5):
+                began = time.monotonic()
+                assert httpx.get(live.url + "/health").status_code == 200
+                assert time.monotonic() - began < 1
