@@ -2,9 +2,9 @@
 
     python benchmarks/ops/linear.py [--isa avx512_bf16] [--threads 2] [--dtype bfloat16]
 
-Prints, per shape and number of rows M, the median time, the weights' bytes per second (what bounds a
-small M), and floating-point operations per second (what bounds a large one). Weights are rotated so
-that the caches do not hold them between calls.
+Prints, per shape and number of rows M, the lower quartile of the times (others may use the
+machine), the weights' bytes per second (what bounds a small M), and floating-point operations per
+second (what bounds a large one). Weights are rotated so that the caches do not hold them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COLD_BYTES = 64 * 2**20
 SECONDS = 0.25
 
 
-def median_seconds(calls: list[Callable[[], object]]) -> float:
+def typical_seconds(calls: list[Callable[[], object]]) -> float:
     """Calls are made in turn, each once to warm up, then for about SECONDS in all."""
     for call in calls:
         call()
@@ -33,7 +33,7 @@ def median_seconds(calls: list[Callable[[], object]]) -> float:
         start = time.perf_counter()
         calls[len(times) % len(calls)]()
         times.append(time.perf_counter() - start)
-    return float(np.median(times))
+    return float(np.quantile(times, 0.25))
 
 
 def headway_calls(
@@ -80,10 +80,10 @@ def main() -> None:
             x = rng.standard_normal((m, k), dtype=np.float32)
             calls = headway_calls(ops, x, weights, arguments.dtype)
             name = f"{ops.name} x{ops.num_threads}"
-            print(line(name, median_seconds(calls), n, k, m, size))
+            print(line(name, typical_seconds(calls), n, k, m, size))
             rivals = torch_calls(x, weights, ops.num_threads)
             if rivals:
-                print(line("torch bfloat16", median_seconds(rivals), n, k, m, 2))
+                print(line("torch bfloat16", typical_seconds(rivals), n, k, m, 2))
 
 
 if __name__ == "__main__":
