@@ -20,7 +20,7 @@ from headway.ops.cpu.backend import CpuOps
 SHAPES = ((1536, 576), (576, 1536), (49152, 576), (4096, 4096))  # N, K
 ROWS = (1, 8, 64, 256)
 COLD_BYTES = 64 * 2**20
-SECONDS = 0.25
+SECONDS = 0.4
 
 
 def typical_seconds(calls: list[Callable[[], object]]) -> float:
