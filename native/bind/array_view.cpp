@@ -65,7 +65,10 @@ void ArrayView::need_float() const {
 }
 
 std::string ArrayView::dtype() const {
-  if (nb::hasattr(array_, "dtype")) return nb::str(array_.attr("dtype")).c_str();
+  if (nb::hasattr(array_, "dtype")) {
+    const nb::object dtype = array_.attr("dtype");
+    return nb::str(nb::handle(dtype)).c_str();
+  }
   return std::string("format ") + buffer_.format;
 }
 

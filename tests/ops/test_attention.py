@@ -17,7 +17,7 @@ SHAPES = ((1, 1, 8), (3, 1, 64), (8, 1, 16), (6, 2, 80), (4, 4, 128), (20, 1, 24
 
 
 def bound_of(world, length):
-    """Scores are off by eps, so weights by exp(eps) - 1; sums of `length` terms; rounded weights."""
+    """Scores off by eps make weights off by exp(eps) - 1; then sums of `length`, and rounding."""
     head_dim = world.cache.head_dim
     largest = max(float(np.abs(rows).max()) for rows in world.qkv)
     score_error = 2 * UNIT * (head_dim + 4) * head_dim**0.5 * largest**2

@@ -1,4 +1,4 @@
-"""paged_attention: a token's bits are the same decoded, in any chunk, in any blocks, beside anyone."""
+"""paged_attention: the same bits decoded, in any chunk, in any blocks, beside anyone."""
 
 from __future__ import annotations
 
@@ -55,9 +55,7 @@ def test_neighbours_and_order_do_not_matter(ops, dtype):
 def test_other_blocks_and_block_sizes_do_not_matter(ops, dtype):
     expected = make_world(ops, 6, (LENGTH,), dtype=dtype).attend([(0, 0, LENGTH)])[0]
     for block_size, order in ((16, np.arange), (32, np.arange), (64, lambda n: np.arange(n)[::-1])):
-        world = make_world(
-            ops, 6, (LENGTH,), dtype=dtype, block_size=block_size, block_order=order
-        )
+        world = make_world(ops, 6, (LENGTH,), dtype=dtype, block_size=block_size, block_order=order)
         assert_same_bits(world.attend([(0, 0, LENGTH)])[0], expected)
 
 

@@ -29,6 +29,8 @@ inline constexpr size_t kParts = kLanes / kPartLanes;
 typedef float f32_part __attribute__((vector_size(kPartLanes * 4)));
 typedef uint32_t u32_part __attribute__((vector_size(kPartLanes * 4)));
 typedef int32_t i32_part __attribute__((vector_size(kPartLanes * 4)));
+typedef float f32_memory __attribute__((vector_size(kPartLanes * 4), aligned(4), may_alias));
+typedef uint32_t u32_memory __attribute__((vector_size(kPartLanes * 4), aligned(4), may_alias));
 
 struct f32x16 {
   f32_part part[kParts];
@@ -37,11 +39,25 @@ struct u32x16 {  // also a mask: all bits of a lane set or none
   u32_part part[kParts];
 };
 
-#define HEADWAY_OPERATOR(TYPE, OP)                                            \
-  HEADWAY_INLINE TYPE operator OP(TYPE a, TYPE b) {                           \
-    HEADWAY_UNROLL                                                            \
-    for (size_t i = 0; i < kParts; ++i) a.part[i] = a.part[i] OP b.part[i];   \
-    return a;                                                                 \
+// The statement once for each part `i`. No loop: the compiler splits small structures into registers
+// before it unrolls loops, and does so only if every index is a constant by then.
+#define HEADWAY_EACH_PART(STATEMENT)                                            \
+  {                                                                             \
+    HEADWAY_ONE_PART(0, STATEMENT)                                              \
+    HEADWAY_ONE_PART(1, STATEMENT)                                              \
+    HEADWAY_ONE_PART(2, STATEMENT)                                              \
+    HEADWAY_ONE_PART(3, STATEMENT)                                              \
+  }
+#define HEADWAY_ONE_PART(INDEX, STATEMENT)                                      \
+  if constexpr (INDEX < kParts) {                                               \
+    constexpr size_t i = INDEX < kParts ? INDEX : 0;                            \
+    STATEMENT;                                                                  \
+  }
+
+#define HEADWAY_OPERATOR(TYPE, OP)                          \
+  HEADWAY_INLINE TYPE operator OP(TYPE a, TYPE b) {         \
+    HEADWAY_EACH_PART(a.part[i] = a.part[i] OP b.part[i])   \
+    return a;                                               \
   }
 HEADWAY_OPERATOR(f32x16, +)
 HEADWAY_OPERATOR(f32x16, -)
@@ -55,8 +71,7 @@ HEADWAY_OPERATOR(u32x16, |)
 #define HEADWAY_COMPARISON(TYPE, OP)                                                        \
   HEADWAY_INLINE u32x16 operator OP(TYPE a, TYPE b) {                                       \
     u32x16 mask;                                                                            \
-    HEADWAY_UNROLL                                                                          \
-    for (size_t i = 0; i < kParts; ++i) mask.part[i] = (u32_part)(a.part[i] OP b.part[i]);  \
+    HEADWAY_EACH_PART(mask.part[i] = (u32_part)(a.part[i] OP b.part[i]))                    \
     return mask;                                                                            \
   }
 HEADWAY_COMPARISON(f32x16, >)
@@ -67,20 +82,30 @@ HEADWAY_COMPARISON(u32x16, >=)
 HEADWAY_COMPARISON(u32x16, <=)
 #undef HEADWAY_COMPARISON
 
+// Whole lanes, part by part: a copy of the whole structure would go through the stack.
 HEADWAY_INLINE f32x16 load_f32(const void* from) {
   f32x16 v;
-  __builtin_memcpy(&v, from, sizeof v);
+  const f32_memory* parts = static_cast<const f32_memory*>(from);
+  HEADWAY_EACH_PART(v.part[i] = parts[i])
   return v;
 }
 
 HEADWAY_INLINE u32x16 load_u32(const void* from) {
   u32x16 v;
-  __builtin_memcpy(&v, from, sizeof v);
+  const u32_memory* parts = static_cast<const u32_memory*>(from);
+  HEADWAY_EACH_PART(v.part[i] = parts[i])
   return v;
 }
 
-HEADWAY_INLINE void store(void* to, f32x16 v) { __builtin_memcpy(to, &v, sizeof v); }
-HEADWAY_INLINE void store(void* to, u32x16 v) { __builtin_memcpy(to, &v, sizeof v); }
+HEADWAY_INLINE void store(void* to, f32x16 v) {
+  f32_memory* parts = static_cast<f32_memory*>(to);
+  HEADWAY_EACH_PART(parts[i] = v.part[i])
+}
+
+HEADWAY_INLINE void store(void* to, u32x16 v) {
+  u32_memory* parts = static_cast<u32_memory*>(to);
+  HEADWAY_EACH_PART(parts[i] = v.part[i])
+}
 
 // The first `count` lanes from memory, the rest `fill`: a row's tail runs through the same code.
 HEADWAY_INLINE f32x16 load_f32(const void* from, size_t count, float fill) {
@@ -107,27 +132,31 @@ HEADWAY_INLINE void store(void* to, f32x16 v, size_t count) {
 
 HEADWAY_INLINE f32x16 broadcast(float value) {
   f32x16 v;
-  HEADWAY_UNROLL
-  for (size_t i = 0; i < kParts; ++i) {
-    HEADWAY_UNROLL
-    for (size_t lane = 0; lane < kPartLanes; ++lane) v.part[i][lane] = value;
-  }
+  // - 0 keeps every value, -0 too
+  HEADWAY_EACH_PART(v.part[i] = value - f32_part{})
   return v;
 }
 
 HEADWAY_INLINE u32x16 broadcast(uint32_t value) {
   u32x16 v;
-  HEADWAY_UNROLL
-  for (size_t i = 0; i < kParts; ++i) v.part[i] = value - u32_part{};
+  HEADWAY_EACH_PART(v.part[i] = value - u32_part{})
   return v;
 }
 
-HEADWAY_INLINE f32x16 as_f32(u32x16 v) { return __builtin_bit_cast(f32x16, v); }
-HEADWAY_INLINE u32x16 as_u32(f32x16 v) { return __builtin_bit_cast(u32x16, v); }
+HEADWAY_INLINE f32x16 as_f32(u32x16 v) {
+  f32x16 result;
+  HEADWAY_EACH_PART(result.part[i] = (f32_part)v.part[i])
+  return result;
+}
+
+HEADWAY_INLINE u32x16 as_u32(f32x16 v) {
+  u32x16 result;
+  HEADWAY_EACH_PART(result.part[i] = (u32_part)v.part[i])
+  return result;
+}
 
 HEADWAY_INLINE u32x16 shift_left(u32x16 v, int bits) {
-  HEADWAY_UNROLL
-  for (size_t i = 0; i < kParts; ++i) v.part[i] = v.part[i] << bits;
+  HEADWAY_EACH_PART(v.part[i] = v.part[i] << bits)
   return v;
 }
 
@@ -137,17 +166,13 @@ HEADWAY_INLINE u32x16 lane_index() {
 }
 
 HEADWAY_INLINE f32x16 select(u32x16 mask, f32x16 yes, f32x16 no) {
-  HEADWAY_UNROLL
-  for (size_t i = 0; i < kParts; ++i)
-    yes.part[i] = (i32_part)mask.part[i] < 0 ? yes.part[i] : no.part[i];
+  HEADWAY_EACH_PART(yes.part[i] = (i32_part)mask.part[i] < 0 ? yes.part[i] : no.part[i])
   return yes;
 }
 
 // The larger lane; where `candidate` is NaN, `best`.
 HEADWAY_INLINE f32x16 larger(f32x16 candidate, f32x16 best) {
-  HEADWAY_UNROLL
-  for (size_t i = 0; i < kParts; ++i)
-    best.part[i] = candidate.part[i] > best.part[i] ? candidate.part[i] : best.part[i];
+  HEADWAY_EACH_PART(best.part[i] = candidate.part[i] > best.part[i] ? candidate.part[i] : best.part[i])
   return best;
 }
 
@@ -156,9 +181,7 @@ HEADWAY_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
 #if defined(__AVX512F__)
   c.part[0] = (f32_part)_mm512_fmadd_ps((__m512)a.part[0], (__m512)b.part[0], (__m512)c.part[0]);
 #elif defined(__FMA__)
-  HEADWAY_UNROLL
-  for (size_t i = 0; i < kParts; ++i)
-    c.part[i] = (f32_part)_mm256_fmadd_ps((__m256)a.part[i], (__m256)b.part[i], (__m256)c.part[i]);
+  HEADWAY_EACH_PART(c.part[i] = (f32_part)_mm256_fmadd_ps((__m256)a.part[i], (__m256)b.part[i], (__m256)c.part[i]))
 #else
   c = a * b + c;
 #endif
@@ -168,9 +191,7 @@ HEADWAY_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
 // Truncation to int32, as raw lanes. The caller keeps the values in range.
 HEADWAY_INLINE u32x16 to_int(f32x16 v) {
   u32x16 result;
-  HEADWAY_UNROLL
-  for (size_t i = 0; i < kParts; ++i)
-    result.part[i] = (u32_part)__builtin_convertvector(v.part[i], i32_part);
+  HEADWAY_EACH_PART(result.part[i] = (u32_part)__builtin_convertvector(v.part[i], i32_part))
   return result;
 }
 
