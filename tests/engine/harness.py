@@ -36,7 +36,7 @@ class Bench:
     def __init__(
         self, source: ModelSource, model: LoadedModel, ops: Ops, **settings: object
     ) -> None:
-        config = EngineConfig(**({"num_gpu_blocks_override": 256} | settings))  # type: ignore[arg-type]
+        config = EngineConfig(**({"num_gpu_blocks_override": 256, "max_num_seqs": 64} | settings))  # type: ignore[arg-type]
         self.commands: list[Command] = []
         self.outcomes: dict[str, Outcome] = {}
         self.rejected: dict[str, str] = {}
