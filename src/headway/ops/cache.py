@@ -24,6 +24,8 @@ def new_kv_cache(
     _check_sizes(num_layers, num_blocks, block_size, num_kv_heads, head_dim, dtype)
     num_tiles = num_blocks * block_size // KV_TILE
     lead = (num_layers, num_tiles, num_kv_heads)
+    key_shape: tuple[int, ...]
+    value_shape: tuple[int, ...]
     if dtype == "bfloat16":
         key_shape = (*lead, head_dim // 2, KV_TILE, 2)
         value_shape = (*lead, KV_TILE // 2, head_dim, 2)

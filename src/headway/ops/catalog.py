@@ -71,7 +71,7 @@ def linear_bound(inputs: Inputs) -> np.ndarray:
     for extra in (inputs["bias"], inputs["before"]):
         if extra is not None:
             size = size + np.abs(extra)
-    return 2 * UNIT * (x.shape[1] + 3) * size + TINY
+    return np.asarray(2 * UNIT * (x.shape[1] + 3) * size + TINY)
 
 
 LINEAR = OpSpec(
@@ -130,7 +130,7 @@ def rms_norm_inputs(rng: np.random.Generator, shape: Shape) -> Inputs:
 
 
 def rms_norm_run(ops: Ops, inputs: Inputs) -> np.ndarray:
-    out = np.full_like(inputs["x"], np.nan)
+    out = np.full(inputs["x"].shape, np.nan, np.float32)
     ops.rms_norm(inputs["x"], inputs["weight"], 1e-5, out)
     return out
 
@@ -138,7 +138,7 @@ def rms_norm_run(ops: Ops, inputs: Inputs) -> np.ndarray:
 def rms_norm_bound(inputs: Inputs) -> np.ndarray:
     x = inputs["x"].astype(np.float64)
     size = np.abs(x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + 1e-5) * inputs["weight"])
-    return 2 * UNIT * (x.shape[1] + 6) * size + TINY
+    return np.asarray(2 * UNIT * (x.shape[1] + 6) * size + TINY)
 
 
 RMS_NORM = OpSpec(
@@ -167,7 +167,7 @@ def silu_mul_run(ops: Ops, inputs: Inputs) -> np.ndarray:
 def silu_mul_bound(inputs: Inputs) -> np.ndarray:
     gate, up = np.split(np.clip(inputs["gate_up"], -1e4, 1e4).astype(np.float64), 2, axis=-1)
     size = np.abs(gate / (1 + np.exp(np.clip(-gate, None, 700))) * up)
-    return (EXP_ERROR + 6 * UNIT) * size + TINY
+    return np.asarray((EXP_ERROR + 6 * UNIT) * size + TINY)
 
 
 SILU_MUL = OpSpec(
@@ -192,7 +192,7 @@ def logits_inputs(rng: np.random.Generator, shape: Shape) -> Inputs:
 
 
 def log_softmax_run(ops: Ops, inputs: Inputs) -> np.ndarray:
-    out = np.full_like(inputs["logits"], np.nan)
+    out = np.full(inputs["logits"].shape, np.nan, np.float32)
     ops.log_softmax(inputs["logits"], out)
     return out
 
