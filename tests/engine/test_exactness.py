@@ -14,7 +14,7 @@ import pytest
 from headway.core.request import Request
 from tests.engine.harness import Bench, Outcome, ask
 
-VOCAB = 256
+VOCAB = 96  # of the tiny model
 MakeBench = Callable[..., Bench]
 
 
@@ -94,8 +94,8 @@ def test_preempted_at_any_step_equals_undisturbed(make_bench: MakeBench) -> None
 
 
 def growing() -> Request:
-    """An older request that needs one more block at every one of its first 40 steps."""
-    return ask("growing", prompt_of(16 * 40, 77), max_tokens=1)
+    """An older request that needs one more block at every one of its first 25 steps."""
+    return ask("growing", prompt_of(16 * 25, 77), max_tokens=1)
 
 
 def squeeze(bench: Bench, turn: int) -> Callable[[int], None]:
