@@ -18,7 +18,7 @@ from tests.model.tiny import make_tiny_llama
 @pytest.fixture(scope="session")
 def tiny_source(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
     folder: Path = tmp_path_factory.mktemp("tiny-llama")
-    make_tiny_llama(folder)
+    make_tiny_llama(folder, max_position_embeddings=1024)
     return resolve(str(folder))
 
 

@@ -51,7 +51,7 @@ PLAIN = [
     "Q: What is 17 times 23?\nA:",
     STORY * 4,
     STORY * 12,
-    STORY * 40,  # about 1,800 tokens
+    STORY * 44,  # about 1,800 tokens
 ]
 CHATS = [
     [{"role": "user", "content": "What is the capital of France?"}],
