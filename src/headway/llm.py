@@ -63,6 +63,10 @@ class LLM:
         """What the engine decided at start: sizes, dtypes, backend."""
         return self._engine.facts
 
+    def default_sampling_params(self) -> SamplingParams:
+        """What holds where `sampling_params` is None: the model's own defaults."""
+        return SamplingParams(**self._text.sampling_defaults)
+
     def generate(
         self,
         prompts: Prompt | Sequence[Prompt],
@@ -77,7 +81,7 @@ class LLM:
         ValueError before anything is computed.
         """
         many = _as_prompts(prompts)
-        params = _one_each(sampling_params, len(many))
+        params = _one_each(sampling_params or self.default_sampling_params(), len(many))
         pairs = zip(many, params, strict=True)
         requests = [self._request(*self._encode(p), s) for p, s in pairs]
         return self._run(requests, use_tqdm, follows_text=True)
@@ -96,7 +100,7 @@ class LLM:
         chats: Sequence[Any] = (
             [messages] if messages and isinstance(messages[0], Mapping) else messages
         )
-        params = _one_each(sampling_params, len(chats))
+        params = _one_each(sampling_params or self.default_sampling_params(), len(chats))
         texts = [
             self._render(chat, add_generation_prompt, continue_final_message, chat_template_kwargs)
             for chat in chats
@@ -113,7 +117,7 @@ class LLM:
         """Answer one conversation, yielding text as it comes; closing the iterator ends it."""
         text = self._render(messages, True, False, None)
         ids = self._text.tokenizer.encode(text, add_special_tokens=False)
-        request, prompt = self._request(text, ids, sampling_params or SamplingParams())
+        request, prompt = self._request(text, ids, sampling_params or self.default_sampling_params())
         self._submit([(request, prompt)], follows_text=False)
         sent = 0
         try:
@@ -244,10 +248,10 @@ def _as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
 
 
 def _one_each(
-    params: SamplingParams | Sequence[SamplingParams] | None, count: int
+    params: SamplingParams | Sequence[SamplingParams], count: int
 ) -> list[SamplingParams]:
-    if params is None or isinstance(params, SamplingParams):
-        return [params or SamplingParams()] * count
+    if isinstance(params, SamplingParams):
+        return [params] * count
     if len(params) != count:
         raise ValueError(
             f"{count} prompts but {len(params)} sampling_params: give one, or one each"

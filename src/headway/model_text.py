@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from headway.model.config import ModelConfig, read_config
 from headway.model.source import ModelSource
@@ -29,6 +30,14 @@ class ModelText:
     @property
     def stop_token_ids(self) -> frozenset[int]:
         return frozenset(stop.token_id for stop in self.stop_ids)
+
+    @property
+    def sampling_defaults(self) -> dict[str, Any]:
+        """What the model's generation_config says, by SamplingParams names.
+
+        Its `max_new_tokens` is left out: how long an answer may get is the client's to say.
+        """
+        return {k: v for k, v in self.config.generation.items() if k != "max_new_tokens"}
 
 
 def open_text(

@@ -37,6 +37,7 @@ class EngineFacts(msgspec.Struct, frozen=True):
     model: str
     dtype: str
     backend: str
+    backend_reason: str  # why this one, as a sentence
     num_threads: int
     vocab_size: int
     max_model_len: int

@@ -44,6 +44,7 @@ FACTS = EngineFacts(
     model="echo",
     dtype="float32",
     backend="fake",
+    backend_reason="for tests",
     num_threads=1,
     vocab_size=VOCAB_SIZE,
     max_model_len=2048,

@@ -51,7 +51,7 @@ _ABOUT = """Talk to a model in the terminal. /clear forgets, /exit leaves, Ctrl-
   --url URL             talk to a running server instead of loading a model here
   --system TEXT         the system message
   --max-tokens N        longest answer
-  --temperature T       0 is greedy"""
+  --temperature T       0 is greedy; 0.2 unless given"""
 
 
 def converse(answer: Answer, system: str | None) -> int:
@@ -178,7 +178,7 @@ def _sampling(own: dict[str, str]) -> dict[str, Any]:
     """Raises FlagError where a value is no number or out of range."""
     from headway.core.request import SamplingParams
 
-    sampling: dict[str, Any] = {}
+    sampling: dict[str, Any] = {"temperature": 0.2}  # small models wander at 1
     try:
         if "--max-tokens" in own:
             sampling["max_tokens"] = int(own["--max-tokens"])

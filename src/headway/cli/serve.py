@@ -123,6 +123,7 @@ async def _serve_http(
     settings = AppSettings(
         served_model_names=engine.served_model_name or (client.facts.model,),
         stop_token_ids=text.stop_token_ids | frozenset(client.facts.stop_token_ids),
+        default_sampling=text.sampling_defaults,
         api_keys=server.api_key,
     )
     app = create_app(client, text.tokenizer, text.template, settings)

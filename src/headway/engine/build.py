@@ -39,10 +39,10 @@ def build_engine(
     phases = Phases()
     source = resolve(config.model, revision=config.revision, download_dir=config.download_dir)
     phases.end("find the model")
-    ops, backend = select.choose(num_threads=config.num_threads)
+    ops, why = select.choose(num_threads=config.num_threads)
     model = load_model(source, ops, compute_dtype(config), load_format=config.load_format)
     phases.end("load and pack weights")
-    return assemble(config, source, model, ops, inbox, listeners, backend=backend, phases=phases)
+    return assemble(config, source, model, ops, inbox, listeners, why=why, phases=phases)
 
 
 def compute_dtype(config: EngineConfig) -> str:
@@ -58,7 +58,7 @@ def assemble(
     inbox: Inbox,
     listeners: SequenceOf[Listener] = (),
     *,
-    backend: str = "",
+    why: str = "",
     phases: Phases | None = None,
 ) -> Engine:
     """Stand an engine up around a loaded model. Weights may be shared by several engines."""
@@ -87,7 +87,7 @@ def assemble(
         ),
         scheduler=scheduler,
         executor=executor,
-        facts=_facts(config, source, model, sizes, (dtype, kv_dtype), backend or ops.name, phases),
+        facts=_facts(config, source, model, sizes, (dtype, kv_dtype), ops, why, phases),
         source=source,
     )
 
@@ -145,14 +145,16 @@ def _facts(
     model: LoadedModel,
     sizes: Sizes,
     dtypes: tuple[str, str],
-    backend: str,
+    ops: Ops,
+    why: str,
     phases: Phases,
 ) -> EngineFacts:
     return EngineFacts(
         model=source.name,
         dtype=dtypes[0],
-        backend=backend,
-        num_threads=0,
+        backend=ops.name,
+        backend_reason=why,
+        num_threads=ops.num_threads,
         vocab_size=model.config.vocab_size,
         max_model_len=sizes.max_model_len,
         block_size=config.block_size,

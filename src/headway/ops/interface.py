@@ -90,6 +90,11 @@ class Ops(Protocol):
 
     name: str
 
+    @property
+    def num_threads(self) -> int:
+        """Threads that an operation is spread over."""
+        ...
+
     def new_kv_cache(
         self,
         num_layers: int,

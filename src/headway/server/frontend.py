@@ -46,7 +46,7 @@ class Frontend:
     @cached_property
     def system_fingerprint(self) -> str:
         facts = self.client.facts
-        return f"headway-{facts.backend}-{facts.dtype}".replace(" ", "-")
+        return f"headway-{facts.backend}-{facts.dtype}".replace("/", "-")
 
     async def read(self, http: HttpRequest, body_type: type[Body]) -> Parsed[Body]:
         """Raises ApiError; a body that is too long is refused before it is held."""

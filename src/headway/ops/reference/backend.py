@@ -19,6 +19,7 @@ class ReferenceOps:
     """`Ops` in numpy. Bits do not depend on the batch here either: every row is computed alone."""
 
     name = "reference"
+    num_threads = 1
 
     def new_kv_cache(
         self,
