@@ -126,3 +126,13 @@ def test_hits_count_as_room_only_once():
     world.submit(make_request("c", [*PROMPT, 2, 2, 2, 2, 2, 2], max_tokens=1))
     assert world.turn().blocker is Blocker.BLOCKS
     world.drain()
+
+
+def test_blocks_of_a_prompt_in_the_middle_of_its_chunks_are_found_already():
+    world = world_of(max_num_batched_tokens=4)
+    world.submit(make_request("a", PROMPT))
+    world.turn()
+    world.turn()
+    assert len(world.scheduler.pool.hashes()) == 2
+    assert world.outputs[0] == []
+    world.drain()

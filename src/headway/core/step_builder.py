@@ -26,9 +26,6 @@ class StepBuilder:
     def is_empty(self) -> bool:
         return not self._chunks
 
-    def has(self, sequence: Sequence) -> bool:
-        return sequence.sequence_id in self._chunks
-
     def sequences(self) -> list[Sequence]:
         return [chunk.sequence for chunk in self._chunks.values()]
 

@@ -1,0 +1,38 @@
+"""Sampling parameters are refused with a sentence, or stand."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.core.request import Request, SamplingParams
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"n": 0}, "n must be at least 1, got 0"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"max_tokens": 2, "min_tokens": 3}, "min_tokens must be at most max_tokens=2, got 3"),
+        ({"temperature": float("nan")}, "temperature must be a finite number"),
+        ({"temperature": -0.1}, "temperature must be at least 0"),
+        ({"top_p": 0}, r"top_p must be in \(0, 1\]"),
+        ({"top_k": -2}, "top_k must be 0 or -1"),
+        ({"presence_penalty": 2.5}, r"presence_penalty must be in \[-2, 2\]"),
+        ({"repetition_penalty": 0}, "repetition_penalty must be greater than 0"),
+        ({"logit_bias": {-1: 1.0}}, "logit_bias must be token ids"),
+        ({"stop": [""]}, "stop must be non-empty strings"),
+        ({"stop_token_ids": [-1]}, "stop_token_ids must be token ids"),
+        ({"logprobs": -1}, "logprobs must be at least 0"),
+        ({"seed": 2**64}, "seed must be a 64-bit integer"),
+    ],
+)
+def test_values_out_of_range_are_refused(asked, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        SamplingParams(**asked)
+
+
+def test_shorthands_are_resolved():
+    params = SamplingParams(stop="end", top_k=-1, temperature=0, stop_token_ids=[3])
+    assert (params.stop, params.top_k, params.stop_token_ids) == (("end",), 0, (3,))
+    assert params.is_greedy
+    assert Request(request_id="a", prompt_token_ids=(1, 2), sampling=params).num_prompt_tokens == 2
