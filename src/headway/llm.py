@@ -117,7 +117,9 @@ class LLM:
         """Answer one conversation, yielding text as it comes; closing the iterator ends it."""
         text = self._render(messages, True, False, None)
         ids = self._text.tokenizer.encode(text, add_special_tokens=False)
-        request, prompt = self._request(text, ids, sampling_params or self.default_sampling_params())
+        request, prompt = self._request(
+            text, ids, sampling_params or self.default_sampling_params()
+        )
         self._submit([(request, prompt)], follows_text=False)
         sent = 0
         try:

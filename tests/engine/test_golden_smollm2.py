@@ -6,7 +6,6 @@ would choose our next token at every position, then its own greedy output is our
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +73,12 @@ def source() -> ModelSource:
 
 
 @pytest.fixture(scope="module")
-def reference(source: ModelSource) -> Iterator[Any]:
+def reference(source: ModelSource) -> Any:
     path = Path(source.path)
     model = transformers.AutoModelForCausalLM.from_pretrained(
         path.parent, gguf_file=path.name, dtype=torch.float32
     )
-    yield model.eval()
+    return model.eval()
 
 
 def reference_logits(model: Any, token_ids: list[int]) -> np.ndarray:
