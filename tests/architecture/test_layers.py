@@ -24,12 +24,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "text": ("core.request", "core.events"),
     "wire": ("core.request", "core.events"),
     "insight": ("core", "drive.record", "simulator"),
-    "server": ("wire", "text", "insight", "core"),
+    "server": ("wire", "text", "insight", "core", "__version__"),
     "bench": ("insight", "simulator", "replay"),
     "console": ("insight", "simulator", "replay"),
-    "flags": ("core.config",),
+    "flags": ("core.config", "engine.config", "server.config"),
+    "outputs": (),
 }
-MAY_IMPORT_EVERYTHING = ("cli", "llm", "__init__", "__main__")
+# What joins the engine and the text side (docs/decisions/0005).
+MAY_IMPORT_EVERYTHING = ("cli", "llm", "collector", "model_text", "__init__", "__main__")
 FORBIDDEN_STDLIB = {"time", "random", "os", "logging", "asyncio", "threading", "socket"}
 PURE = ("core", "drive")
 

@@ -149,3 +149,27 @@ def test_choices_of_one_request_differ_and_repeat(make_bench: MakeBench) -> None
     texts = [tuple(first[f"many/{i}"].token_ids) for i in range(4)]
     assert len(set(texts)) == 4
     assert [tuple(again[f"many/{i}"].token_ids) for i in range(4)] == texts
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 4, 8, 16, 32, 64])
+def test_the_number_in_flight_changes_nothing(make_bench: MakeBench, concurrency: int) -> None:
+    """P28: one distinct completion at every concurrency."""
+    expected = alone(make_bench, ask("r", prompt_of(30, 4), max_tokens=16))
+    requests = [ask(f"r{i}", prompt_of(30, 4), max_tokens=16) for i in range(concurrency)]
+    outcomes = make_bench(max_num_batched_tokens=96).run({0: requests})
+    assert {str(o.visible()) for o in outcomes.values()} == {str(expected.visible())}
+
+
+def test_two_runs_of_a_trace_with_other_arrivals_are_equal(make_bench: MakeBench) -> None:
+    """P30: the outputs of a trace do not depend on when its requests came."""
+    trace = strangers(40, 3)
+
+    def run(seed: int) -> list[object]:
+        arrivals: dict[int, list[Request]] = {}
+        for request in trace:
+            turn = random.Random(f"{seed}{request.request_id}").randrange(30)
+            arrivals.setdefault(turn, []).append(request)
+        outcomes = make_bench(max_num_batched_tokens=100, num_gpu_blocks_override=40).run(arrivals)
+        return [outcomes[f"{request.request_id}/0"].visible() for request in trace]
+
+    assert run(1) == run(2)

@@ -58,7 +58,7 @@ class Door:
             )
         return model
 
-    def check_common(self, body: CommonBody) -> None:
+    def check_fields(self, body: CommonBody) -> None:
         if body.priority:
             raise ApiError(
                 Problem.UNSUPPORTED,

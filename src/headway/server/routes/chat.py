@@ -28,7 +28,7 @@ async def create_chat_completion(http: HttpRequest) -> Response:
     parsed = await frontend.read(http, ChatBody)
     body, headers = parsed.body, ignored_header(parsed.ignored)
     model = frontend.door.check_model(body.model)
-    frontend.door.check_common(body)
+    frontend.door.check_fields(body)
     answer_id = new_id("chatcmpl")
     text = await _render(frontend, body)
     # The template writes the special tokens itself.

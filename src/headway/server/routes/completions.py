@@ -28,7 +28,7 @@ async def create_completion(http: HttpRequest) -> Response:
     parsed = await frontend.read(http, CompletionBody)
     body, headers = parsed.body, ignored_header(parsed.ignored)
     model = frontend.door.check_model(body.model)
-    frontend.door.check_common(body)
+    frontend.door.check_fields(body)
     answer_id = new_id("cmpl")
     requests = await _requests(frontend, answer_id, body)
     generation = frontend.generate(requests)

@@ -1,0 +1,187 @@
+"""`LLM` on a tiny model with a tokenizer of its own: results, order, refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import tokenizers
+
+from headway import LLM, SamplingParams
+from tests.model.tiny import make_tiny_llama
+
+END_IDS = {"tokenizer": 92, "generation_config": 93, "config": 94, "template": 95}
+TEMPLATE = (
+    "{% for m in messages %}[{{ m.role }}]{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+
+
+def write_tokenizer(folder: Path) -> None:
+    vocabulary = {chr(33 + i): i for i in range(91)}
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = tokenizers.decoders.ByteLevel()
+    backend.add_special_tokens(["<|pad|>", "<|eos|>", "<|eot|>", "<|im_end|>", "<|end|>"])
+    backend.save(str(folder / "tokenizer.json"))
+    settings = {"eos_token": "<|eos|>", "chat_template": TEMPLATE}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [93]}))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny-with-text")
+    make_tiny_llama(folder, eos_token_id=94)
+    write_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def llm(folder: Path) -> LLM:
+    return LLM(str(folder), num_gpu_blocks_override=64, max_num_seqs=8)
+
+
+def greedy(max_tokens: int = 8, **more: object) -> SamplingParams:
+    return SamplingParams(temperature=0, max_tokens=max_tokens, **more)  # type: ignore[arg-type]
+
+
+def test_results_come_in_the_order_of_the_prompts(llm: LLM) -> None:
+    prompts = ["abc", "abcdefgh" * 4, "z", "hello"]
+    params = [greedy(20), greedy(2), greedy(9), greedy(1)]
+    outputs = llm.generate(prompts, params, use_tqdm=False)
+    assert [o.prompt for o in outputs] == prompts
+    assert [len(o.outputs[0].token_ids) for o in outputs] == [20, 2, 9, 1]
+    assert {o.outputs[0].finish_reason for o in outputs} == {"length"}
+
+
+def test_every_form_of_a_prompt_means_the_same(llm: LLM) -> None:
+    ids = llm.generate("hello", greedy(), use_tqdm=False)[0].prompt_token_ids
+    forms = ["hello", ids, {"prompt": "hello"}, {"prompt_token_ids": ids}]
+    texts = {llm.generate([form], greedy(), use_tqdm=False)[0].outputs[0].text for form in forms}
+    assert len(texts) == 1
+    assert llm.generate(ids, greedy(), use_tqdm=False)[0].outputs[0].text in texts
+
+
+def test_the_progress_bar_does_not_change_the_result(
+    llm: LLM, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = llm.generate(["hello"] * 3, greedy())
+    hidden = llm.generate(["hello"] * 3, greedy(), use_tqdm=False)
+    assert [o.outputs for o in shown] == [o.outputs for o in hidden]
+
+
+@pytest.mark.parametrize(("place", "end_id"), END_IDS.items())
+def test_an_end_id_named_anywhere_ends_a_reply(llm: LLM, place: str, end_id: int) -> None:
+    """P38, P39: tokenizer, generation_config, config and chat template each name another one."""
+    params = greedy(50, logit_bias={end_id: 100.0})
+    messages = [{"role": "user", "content": "hi"}]
+    completion = llm.chat(messages, params, use_tqdm=False)[0].outputs[0]
+    assert (completion.finish_reason, completion.stop_reason) == ("stop", end_id)
+    assert completion.token_ids == [end_id]
+    assert completion.text == ""
+    ignoring = greedy(5, logit_bias={end_id: 100.0}, ignore_eos=True)
+    assert llm.chat(messages, ignoring, use_tqdm=False)[0].outputs[0].finish_reason == "length"
+
+
+def test_a_stop_string_ends_a_reply_and_is_cut_off(llm: LLM) -> None:
+    text = llm.generate("hello", greedy(30), use_tqdm=False)[0].outputs[0].text
+    stop = text[5:7]
+    found = llm.generate("hello", greedy(30, stop=stop), use_tqdm=False)[0].outputs[0]
+    assert found.text == text[: text.index(stop)]
+    assert (found.finish_reason, found.stop_reason) == ("stop", stop)
+    shown = greedy(30, stop=[stop], include_stop_str_in_output=True)
+    assert llm.generate("hello", shown, use_tqdm=False)[0].outputs[0].text.endswith(stop)
+
+
+def test_logprobs_have_the_shape_that_vllm_gives(llm: LLM) -> None:
+    output = llm.generate("hello", greedy(4, logprobs=2, prompt_logprobs=1), use_tqdm=False)[0]
+    completion = output.outputs[0]
+    assert completion.logprobs is not None
+    assert [len(p) for p in completion.logprobs] == [2, 2, 2, 2]
+    chosen = [p[t] for p, t in zip(completion.logprobs, completion.token_ids, strict=True)]
+    assert [c.rank for c in chosen] == [1, 1, 1, 1]
+    assert math.isclose(sum(c.logprob for c in chosen), completion.cumulative_logprob or 0)
+    assert output.prompt_logprobs is not None
+    assert [p is None for p in output.prompt_logprobs] == [True, False, False, False, False]
+    single = llm.generate("h", greedy(1, prompt_logprobs=1), use_tqdm=False)[0]
+    assert single.prompt_logprobs == [None]
+
+
+def test_n_gives_choices_that_differ_and_repeat(llm: LLM) -> None:
+    params = SamplingParams(temperature=1.5, n=3, seed=5, max_tokens=10)
+    first, again = (llm.generate("hello", params, use_tqdm=False)[0] for _ in range(2))
+    assert [o.index for o in first.outputs] == [0, 1, 2]
+    assert len({o.text for o in first.outputs}) == 3
+    assert first.outputs == again.outputs
+
+
+def test_prompts_without_a_seed_differ(llm: LLM) -> None:
+    params = SamplingParams(temperature=1.5, max_tokens=10)
+    outputs = llm.generate(["hello"] * 8, params, use_tqdm=False)
+    assert len({o.outputs[0].text for o in outputs}) > 1
+
+
+def test_chat_takes_one_conversation_or_many(llm: LLM) -> None:
+    chat = [{"role": "user", "content": "hi"}]
+    alone = llm.chat(chat, greedy(), use_tqdm=False)
+    both = llm.chat([chat, chat], greedy(), use_tqdm=False)
+    assert alone[0].prompt == "[user]hi<|end|>[assistant]"
+    assert [o.outputs for o in both] == [alone[0].outputs] * 2
+    assert "".join(llm.stream_chat(chat, greedy())) == alone[0].outputs[0].text
+
+
+def test_a_stream_that_is_closed_early_leaves_nothing_behind(llm: LLM) -> None:
+    stream = llm.stream_chat([{"role": "user", "content": "hi"}], greedy(100))
+    next(stream)
+    stream.close()
+    assert llm._engine.scheduler.stats().num_held_blocks == 0
+    assert not llm._engine.scheduler.has_unfinished()
+
+
+def test_the_second_identical_prompt_is_cached(llm: LLM) -> None:
+    prompt = "the same words again and again, forty characters or more"
+    first, second = (llm.generate(prompt, greedy(), use_tqdm=False)[0] for _ in range(2))
+    assert second.num_cached_tokens == (len(second.prompt_token_ids) - 1) // 16 * 16
+    assert first.outputs == second.outputs
+
+
+@pytest.mark.parametrize(
+    ("prompt", "params", "words"),
+    [
+        ("", greedy(), "empty"),
+        ([200], greedy(), "outside the model's vocabulary of 96"),
+        ([-1], greedy(), "outside the model's vocabulary"),
+        ([5] * 300, greedy(), "256"),
+        ("hello", greedy(1, logprobs=50), "max_logprobs=20"),
+        ("hello", greedy(1, logit_bias={96: 1.0}), "logit_bias token 96"),
+    ],
+)
+def test_bad_requests_are_one_sentence_and_disturb_nobody(
+    llm: LLM, prompt: str | list[int], params: SamplingParams, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        llm.generate(["fine", prompt], [greedy(), params], use_tqdm=False)
+    assert not llm._engine.scheduler.has_unfinished()
+    assert llm.generate("fine", greedy(), use_tqdm=False)[0].finished
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"max_model_len": 10_000}, "256 positions"),
+        ({"block_size": 8}, "multiple of 16"),
+        ({"dtype": "float16"}, "float32, bfloat16"),
+        ({"kv_cache_memory_bytes": 100}, "raise --kv-cache-memory-bytes"),
+        ({"nonsense": 1}, "knows no setting nonsense"),
+        ({"kv_policy": "perhaps"}, "kv_policy"),
+        ({"max_num_seqs": 0}, "max_num_seqs must be at least 1"),
+    ],
+)
+def test_impossible_settings_are_one_sentence(
+    folder: Path, settings: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        LLM(str(folder), **settings)
