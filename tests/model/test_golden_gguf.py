@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -16,7 +13,7 @@ from tiny_gguf import make_tiny_gguf  # noqa: E402
 
 from headway.model.config import ModelError, read_config  # noqa: E402
 from headway.model.loader import load_model  # noqa: E402
-from headway.model.source import ModelSource, cache_dir  # noqa: E402
+from headway.model.source import ModelSource  # noqa: E402
 from headway.model.weights.gguf import read_gguf  # noqa: E402
 from headway.ops.cache import new_kv_cache  # noqa: E402
 
@@ -124,17 +121,6 @@ def test_metadata_equals_the_gguf_packages(tmp_path):
     assert ours["tokenizer.ggml.tokens"][7] == "token 7"
 
 
-def _default_model() -> Path:
-    """Where a first use has put it already; a test downloads nothing."""
-    path = Path(
-        os.environ.get("HEADWAY_TEST_GGUF")
-        or cache_dir() / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
-    )
-    if not path.is_file():
-        pytest.skip("the default model is not in the cache (or set HEADWAY_TEST_GGUF)")
-    return path
-
-
 PROMPTS = (
     "The capital of France is",
     "def fibonacci(n):\n    ",
@@ -143,10 +129,10 @@ PROMPTS = (
 
 
 @pytest.fixture(scope="module")
-def theirs():
+def theirs(default_gguf):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    path = _default_model()
+    path = default_gguf
     arguments = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
     tokenizer = transformers.AutoTokenizer.from_pretrained(**arguments)
     model = transformers.AutoModelForCausalLM.from_pretrained(**arguments, dtype=torch.float32)
@@ -155,9 +141,9 @@ def theirs():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_default_model_equals_transformers(backend, theirs):
+def test_the_default_model_equals_transformers(backend, theirs, default_gguf):
     tokenizer, their_model, torch = theirs
-    source = ModelSource("smollm2", "gguf", _default_model())
+    source = ModelSource("smollm2", "gguf", default_gguf)
     ours = load_model(source, make_ops(backend), "float32")
     # The twins take seconds a token.
     prompts, count = (PROMPTS, 16) if backend != "reference" else (PROMPTS[:1], 4)

@@ -68,9 +68,9 @@ def test_continued_messages_equal_transformers(reference: Any, name: str) -> Non
 
 
 def test_the_default_model_renders_and_ends_as_in_transformers(
-    reference: Any, smollm_gguf: Path
+    reference: Any, default_gguf: Path
 ) -> None:
-    fields = gguf.GGUFReader(smollm_gguf).fields
+    fields = gguf.GGUFReader(default_gguf).fields
     tokenizer = tokenizer_from_gguf(
         {name: fields[name].contents() for name in fields if name.startswith("tokenizer.")}
     )

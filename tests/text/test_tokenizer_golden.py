@@ -39,8 +39,8 @@ def metadata_of(file: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def smollm(smollm_gguf: Path) -> Tokenizer:
-    return tokenizer_from_gguf(metadata_of(smollm_gguf))
+def smollm(default_gguf: Path) -> Tokenizer:
+    return tokenizer_from_gguf(metadata_of(default_gguf))
 
 
 @pytest.fixture(scope="module")
