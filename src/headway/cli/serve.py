@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib
 import logging
+import os
 import signal
 import socket
 import subprocess
@@ -71,6 +72,7 @@ def start_engine_process(
     """In a process group of its own: Ctrl-C is the API process's to pass on."""
     words = [sys.executable, "-m", "headway.engine.process"]
     words += ["--to-engine", to_engine, "--from-engine", from_engine]
+    words += ["--parent-pid", str(os.getpid())]
     words += ["--config", msgspec.json.encode(config).decode()]
     return subprocess.Popen(words, process_group=0, stdin=subprocess.DEVNULL)
 
@@ -129,6 +131,7 @@ async def _serve_http(
     app = create_app(client, text.tokenizer, text.template, settings)
     for line in start_lines(client.facts, [str(stop) for stop in text.stop_ids]):
         _log.info(line)
+    _log.info("Listening on http://%s:%d", *listener.getsockname()[:2])
     config = uvicorn.Config(
         app,
         log_level=server.uvicorn_log_level,

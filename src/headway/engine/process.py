@@ -18,7 +18,8 @@ from collections.abc import Sequence as SequenceOf
 import msgspec
 import zmq
 
-from headway.core.events import Event
+from headway.core.events import Event, Retired
+from headway.core.request import FinishReason
 from headway.drive.ports import Command, Submit, Withdraw
 from headway.engine.build import Engine, build_engine, read_stats
 from headway.engine.clock import RealClock
@@ -42,16 +43,16 @@ _SIGN_OF_LIFE_MS = 1000
 class SocketInbox:
     """Commands from the API process; `wait` gives a sign of life once a second while idle."""
 
-    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+    def __init__(self, socket: zmq.Socket[bytes], parent_pid: int) -> None:
         self._socket = socket
-        self._parent = os.getppid()
+        self._parent_pid = parent_pid
         self._open = True
         self.on_idle: Callable[[], None] = lambda: None
 
     @property
     def is_open(self) -> bool:
         """False once told to shut down or left alone by the API process."""
-        return self._open and os.getppid() == self._parent
+        return self._open and os.getppid() == self._parent_pid
 
     def take(self) -> list[Command]:
         commands: list[Command] = []
@@ -90,6 +91,7 @@ class Outbox:
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         assert self._engine is not None
+        _report_failures(events)
         message = TurnMessage(
             now_ns=now_ns,
             events=pack_events(events),
@@ -99,8 +101,19 @@ class Outbox:
         self._socket.send(encode(message))
 
 
-def run(config: EngineConfig, to_engine: str, from_engine: str) -> int:
-    """Serve until told to stop. Returns the process's exit code."""
+def _report_failures(events: SequenceOf[Event]) -> None:
+    """A failed step is the operator's business too, not only the client's."""
+    details = {
+        event.detail
+        for event in events
+        if isinstance(event, Retired) and event.reason is FinishReason.ERROR
+    }
+    for detail in sorted(details):
+        print(f"headway engine: {detail}", file=sys.stderr, flush=True)
+
+
+def run(config: EngineConfig, to_engine: str, from_engine: str, parent_pid: int) -> int:
+    """Serve until told to stop or until the parent is gone. Returns the process's exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the API process's to handle
     sockets = zmq.Context()
     receiver = sockets.socket(zmq.PULL)
@@ -111,7 +124,7 @@ def run(config: EngineConfig, to_engine: str, from_engine: str) -> int:
     receiver.connect(to_engine)
     sender.connect(from_engine)
     try:
-        _serve(config, SocketInbox(receiver), sender)
+        _serve(config, SocketInbox(receiver, parent_pid), sender)
         return 0
     except (ValueError, OSError) as error:
         sender.send(encode(FailedMessage(str(error))))
@@ -138,10 +151,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="headway.engine.process")
     parser.add_argument("--to-engine", required=True)
     parser.add_argument("--from-engine", required=True)
+    parser.add_argument("--parent-pid", type=int, required=True)
     parser.add_argument("--config", required=True, help="EngineConfig as JSON")
     args = parser.parse_args()
     config = msgspec.convert(json.loads(args.config), EngineConfig)
-    return run(config, args.to_engine, args.from_engine)
+    return run(config, args.to_engine, args.from_engine, args.parent_pid)
 
 
 if __name__ == "__main__":
