@@ -20,6 +20,7 @@ def open_text(engine: EngineConfig, server: ServerConfig) -> SimpleNamespace:
         template=ChatTemplate(TEMPLATE),
         stop_ids=("256 '<|end|>' (test)",),
         stop_token_ids=frozenset({256}),
+        sampling_defaults={},
     )
 
 
