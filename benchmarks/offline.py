@@ -127,13 +127,16 @@ def in_own_process(engine: str, *extra: str) -> dict[str, float]:
 def export_for_transformers(folder: str) -> str:
     """The default model's GGUF weights as a bfloat16 directory."""
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, GgufConfig
 
     from headway.model.source import resolve
 
     gguf = Path(resolve(None).path)
     model = AutoModelForCausalLM.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16
+        gguf.parent,
+        gguf_file=gguf.name,
+        dtype=torch.bfloat16,
+        quantization_config=GgufConfig(dequantize=True),
     )
     model.save_pretrained(folder)
     return folder
