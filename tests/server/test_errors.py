@@ -142,13 +142,15 @@ def test_chat_without_a_template_says_so(tmp_path) -> None:
 
 
 def test_keys_guard_everything_but_health(tmp_path) -> None:
-    with live_server(tmp_path, api_keys=("one", "two")) as live:
+    with live_server(tmp_path, api_keys=("one", "two", "schlüssel")) as live:
         assert httpx.get(live.url + "/health").status_code == 200
         for path in ("/metrics", "/v1/models", "/version", "/docs"):
             assert httpx.get(live.url + path).status_code == 401
         for key, status in (("one", 200), ("two", 200), ("three", 401), ("one2", 401)):
             headers = {"authorization": f"Bearer {key}"}
             assert httpx.get(live.url + "/v1/models", headers=headers).status_code == status
+        beyond_ascii = {"authorization": "Bearer schlüssel".encode()}
+        assert httpx.get(live.url + "/v1/models", headers=beyond_ascii).status_code == 200
         odd = {"authorization": b"Bearer \xff\xfe"}
         assert httpx.get(live.url + "/v1/models", headers=odd).status_code == 401
 
