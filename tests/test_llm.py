@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from pathlib import Path
 
 import pytest
 import tokenizers
 
 from headway import LLM, SamplingParams
+from headway.core.step import Step, StepResult
 from tests.model.tiny import make_tiny_llama
 
 END_IDS = {"tokenizer": 92, "generation_config": 93, "config": 94, "template": 95}
@@ -185,3 +187,22 @@ def test_impossible_settings_are_one_sentence(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         LLM(str(folder), **settings)
+
+
+def test_ctrl_c_in_the_middle_of_a_step_leaves_the_model_usable(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = llm._engine.executor
+    real = executor.run
+
+    def interrupted(step: Step) -> StepResult:
+        signal.raise_signal(signal.SIGINT)
+        return real(step)
+
+    before = llm.generate("hello", greedy(), use_tqdm=False)
+    monkeypatch.setattr(executor, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        llm.generate("hello", greedy(), use_tqdm=False)
+    monkeypatch.undo()
+    after = llm.generate("hello", greedy(), use_tqdm=False)
+    assert after[0].outputs[0].token_ids == before[0].outputs[0].token_ids

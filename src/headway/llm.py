@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from headway.collector import Collector
@@ -124,7 +127,7 @@ class LLM:
         sent = 0
         try:
             while not self._collector.output(request.request_id).finished:
-                self._engine.loop.turn()
+                self._turn()
                 answer = self._collector.output(request.request_id).outputs[0].text
                 if len(answer) > sent:
                     yield answer[sent:]
@@ -191,19 +194,40 @@ class LLM:
         try:
             with self._collector.progress(len(ids), shown=use_tqdm):
                 while self._collector.num_unfinished:
-                    self._engine.loop.turn()
+                    self._turn()
                     self._collector.raise_rejections()
         finally:
             self._withdraw_unfinished(ids)
             outputs = [self._collector.take(request_id) for request_id in ids]
         return outputs
 
+    def _turn(self) -> None:
+        with _interrupts_held():
+            self._engine.loop.turn()
+
     def _withdraw_unfinished(self, ids: Sequence[str]) -> None:
         """Leave nothing behind when a run is cut short."""
         left = [i for i in ids if not self._collector.output(i).finished]
         self._inbox.commands += [Withdraw(request_id) for request_id in left]
         while self._inbox.commands:
-            self._engine.loop.turn()
+            self._turn()
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block: a turn cut short would leave its step in flight."""
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield
+        return
+    held: list[tuple[Any, ...]] = []
+    signal.signal(signal.SIGINT, lambda *args: held.append(args))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if held:
+        usual(*held[0])
 
 
 class _MemoryInbox:

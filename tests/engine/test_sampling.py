@@ -136,3 +136,13 @@ def test_stream_seeds_are_64_bit_and_differ() -> None:
     seeds = [stream_seed(s, i) for s in (-5, 0, 2**63 - 1) for i in range(50)]
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= s < 2**64 for s in seeds)
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 1e300}, {"top_p": 1e-300}, {"top_k": 2**40}])
+def test_values_beyond_float32_and_int32_fail_nobody(sampling: dict[str, float]) -> None:
+    logits = logits_of(rows=2)
+    odd = sequence(0, seed=1, **({"temperature": 1.0} | sampling))
+    other = sequence(1, seed=2, temperature=0.8)
+    tokens = Sampler(ReferenceOps()).sample(logits.copy(), [odd, other])
+    assert 0 <= tokens[0] < VOCAB
+    assert tokens[1] == sample_one(logits[1:], other)

@@ -27,6 +27,10 @@ CASES: list[tuple[str, Any, int, str, str | None]] = [
     (COMPLETIONS, {"prompt": "a", "temperature": -1}, 400, "invalid_value", "temperature"),
     (COMPLETIONS, {"prompt": "a", "top_p": 0}, 400, "invalid_value", "top_p"),
     (COMPLETIONS, {"prompt": "a", "n": 0}, 400, "invalid_value", "n"),
+    (COMPLETIONS, {"prompt": "a", "n": 10**9}, 400, "invalid_value", "n"),
+    (COMPLETIONS, {"prompt": "a", "n": "3", "best_of": 1}, 400, "invalid_type", "n"),
+    (COMPLETIONS, {"prompt": "a", "top_k": 10**30}, 400, "invalid_value", "top_k"),
+    (COMPLETIONS, {"prompt": "a", "stop": "ab" * 10_000}, 400, "invalid_value", "stop"),
     (COMPLETIONS, {"prompt": "a", "logprobs": 21}, 400, "invalid_value", "logprobs"),
     (COMPLETIONS, {"prompt": "a", "logit_bias": {"x": 1}}, 400, "invalid_type", "logit_bias"),
     (COMPLETIONS, {"prompt": "a", "logit_bias": {"999": 1}}, 400, "invalid_value", "logit_bias"),
@@ -138,13 +142,15 @@ def test_chat_without_a_template_says_so(tmp_path) -> None:
 
 
 def test_keys_guard_everything_but_health(tmp_path) -> None:
-    with live_server(tmp_path, api_keys=("one", "two")) as live:
+    with live_server(tmp_path, api_keys=("one", "two", "schlüssel")) as live:
         assert httpx.get(live.url + "/health").status_code == 200
         for path in ("/metrics", "/v1/models", "/version", "/docs"):
             assert httpx.get(live.url + path).status_code == 401
         for key, status in (("one", 200), ("two", 200), ("three", 401), ("one2", 401)):
             headers = {"authorization": f"Bearer {key}"}
             assert httpx.get(live.url + "/v1/models", headers=headers).status_code == status
+        beyond_ascii = {"authorization": "Bearer schlüssel".encode()}
+        assert httpx.get(live.url + "/v1/models", headers=beyond_ascii).status_code == 200
         odd = {"authorization": b"Bearer \xff\xfe"}
         assert httpx.get(live.url + "/v1/models", headers=odd).status_code == 401
 

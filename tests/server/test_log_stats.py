@@ -6,7 +6,7 @@ import logging
 
 import msgspec
 
-from headway.core.events import Admitted, Advanced, Preempted, Queued
+from headway.core.events import Aborted, Admitted, Advanced, Preempted, Queued
 from headway.core.request import Request, SamplingParams
 from headway.server.log_stats import StatsLog, start_lines
 from headway.wire import EngineStats
@@ -32,6 +32,14 @@ def test_line_of_a_busy_interval_then_of_an_idle_one() -> None:
     assert level == logging.DEBUG
     assert "Preemptions" not in line
     assert "Avg generation throughput: 0.0 tokens/s" in line
+
+
+def test_a_request_withdrawn_while_it_waits_is_forgotten() -> None:
+    log = StatsLog()
+    log.on_submitted(Request(request_id="r", prompt_token_ids=(1,), sampling=SamplingParams()), 0)
+    log.on_events([Queued(0, "r", 0), Aborted(0, "r")], 1)
+    assert not log._num_prompt_tokens
+    assert not log._waiting_prompts
 
 
 def test_start_lines_name_the_wall() -> None:

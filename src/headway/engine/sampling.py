@@ -17,6 +17,7 @@ from headway.engine.token_counts import TokenCounts
 from headway.ops.interface import F32, Ops
 
 _MASK64 = (1 << 64) - 1
+_LARGEST, _SMALLEST = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny)
 
 
 def stream_seed(seed: int, index: int) -> int:
@@ -63,9 +64,10 @@ class Sampler:
         seeds = [stream_seed(s.request.seed, s.index) for s in sequences]
         self._ops.sample(
             logits,
-            np.array([p.temperature for p in params], np.float32),
+            # A float64 that is in range may round to a float32 that is not.
+            np.array([min(p.temperature, _LARGEST) for p in params], np.float32),
             np.array([min(p.top_k, logits.shape[1]) for p in params], np.int32),
-            np.array([p.top_p for p in params], np.float32),
+            np.array([max(p.top_p, _SMALLEST) for p in params], np.float32),
             np.array([p.min_p for p in params], np.float32),
             np.array(seeds, np.uint64),
             np.array([len(s.token_ids) for s in sequences], np.int64),

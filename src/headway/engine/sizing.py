@@ -75,7 +75,8 @@ def _num_blocks(config: EngineConfig, model: ModelConfig, kv_dtype: str, max_mod
         return config.num_gpu_blocks_override
     budget = config.kv_cache_memory_bytes
     if budget is None:
-        worth = max_model_len * (config.max_num_seqs or _MAX_NUM_SEQS)
+        longest = -(-max_model_len // config.block_size) * config.block_size
+        worth = longest * (config.max_num_seqs or _MAX_NUM_SEQS)
         budget = min(_MAX_POOL_BYTES, available_memory_bytes() // 4)
         budget = min(budget, worth * model.kv_bytes_per_token(kv_dtype))
     num_blocks = plan_blocks(model, config.block_size, kv_dtype, budget)

@@ -67,7 +67,6 @@ class _Life:
 
     pending: _Pending
     submitted_ns: int
-    queued_ns: int
     admitted_ns: int = 0
     first_token_ns: int = 0
     last_token_ns: int = 0
@@ -161,7 +160,7 @@ class Metrics:
     def _on_queued(self, event: Queued, now_ns: int) -> None:
         pending = self._pending[event.request_id]
         submitted_ns = pending.request.arrival_ns or now_ns
-        self._lives[event.sequence_id] = _Life(pending, submitted_ns, now_ns)
+        self._lives[event.sequence_id] = _Life(pending, submitted_ns)
 
     def _on_admitted(self, life: _Life, event: Admitted, now_ns: int) -> None:
         life.admitted_ns = now_ns

@@ -77,7 +77,8 @@ class KeyCheck:
     def _is_known(self, scope: Scope) -> bool:
         scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
         # Every key is compared, each in constant time: nothing is learned from how long it took.
-        matches = [hmac.compare_digest(given.strip().encode(), key) for key in self._keys]
+        raw = given.strip().encode("latin-1")  # as it came: headers are bytes, read as latin-1
+        matches = [hmac.compare_digest(raw, key) for key in self._keys]
         return scheme.lower() == "bearer" and any(matches)
 
 

@@ -31,7 +31,6 @@ class Problem(Enum):
     TOO_LARGE = Kind(413, "invalid_request_error", "body_too_large")
     CLIENT_GONE = Kind(499, "client_closed_request", "client_closed_request")
     INTERNAL = Kind(500, "server_error", "internal_error")
-    ABORTED = Kind(500, "server_error", "request_aborted")
     ENGINE_DEAD = Kind(503, "server_error", "engine_unavailable")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from headway.core.events import Admitted, Advanced, Event, Preempted, Queued, Rejected
+from headway.core.events import Aborted, Admitted, Advanced, Event, Preempted, Queued, Rejected
 from headway.core.request import Request
 from headway.wire import EngineFacts, EngineStats
 
@@ -75,6 +75,9 @@ class StatsLog:
                 self._generated += len(token_ids)
             case Preempted():
                 self._preemptions += 1
+            case Aborted(sequence_id, request_id):
+                self._waiting_prompts.pop(sequence_id, None)
+                self._num_prompt_tokens.pop(request_id, None)
             case Rejected(request_id=request_id):
                 self._num_prompt_tokens.pop(request_id, None)
 

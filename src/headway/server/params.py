@@ -33,6 +33,10 @@ _PASSED_ON = (
     "prompt_logprobs",
 )
 COMPLETION_MAX_TOKENS = 16
+_MAX_TOP_K = 2**31 - 1
+# Each choice costs memory here and in the engine before a token is computed.
+_MAX_CHOICES = 1024
+_MAX_STOP_CHARS = 10_000  # of all stop strings together
 
 
 class Door:
@@ -147,6 +151,15 @@ class Door:
             )
 
     def _check_limits(self, sampling: SamplingParams) -> None:
+        if sampling.n > _MAX_CHOICES:
+            raise invalid_value(f"n must be at most {_MAX_CHOICES}, got {sampling.n}", "n")
+        if sampling.top_k > _MAX_TOP_K:
+            raise invalid_value(f"top_k must be at most {_MAX_TOP_K}", "top_k")
+        if sum(len(stop) for stop in sampling.stop or ()) > _MAX_STOP_CHARS:
+            raise invalid_value(
+                f"stop may have {_MAX_STOP_CHARS} characters in all: shorten the stop strings",
+                "stop",
+            )
         for name in ("logprobs", "prompt_logprobs"):
             value = getattr(sampling, name)
             if value is not None and value > self._facts.max_logprobs:

@@ -75,7 +75,9 @@ class Unsupported:
 
 
 def _at_most_n(value: Any, body: Mapping[str, Any]) -> bool:
-    return isinstance(value, int) and value <= (body.get("n") or 1)
+    num_choices = body.get("n", 1)
+    # A wrong n has an error of its own.
+    return isinstance(value, int) and not (isinstance(num_choices, int) and value > num_choices)
 
 
 _TOOLS = "tool calls are not supported yet: leave {field} out"
