@@ -81,11 +81,32 @@ def test_an_end_id_named_anywhere_ends_a_reply(llm: LLM, place: str, end_id: int
     params = greedy(50, logit_bias={end_id: 100.0})
     messages = [{"role": "user", "content": "hi"}]
     completion = llm.chat(messages, params, use_tqdm=False)[0].outputs[0]
-    assert (completion.finish_reason, completion.stop_reason) == ("stop", end_id)
+    assert (completion.finish_reason, completion.stop_reason) == ("stop", None)
     assert completion.token_ids == [end_id]
     assert completion.text == ""
     ignoring = greedy(5, logit_bias={end_id: 100.0}, ignore_eos=True)
     assert llm.chat(messages, ignoring, use_tqdm=False)[0].outputs[0].finish_reason == "length"
+
+
+def test_a_stop_id_of_ones_own_is_the_reason(llm: LLM) -> None:
+    params = greedy(50, logit_bias={7: 100.0}, stop_token_ids=[7])
+    completion = llm.generate("hello", params, use_tqdm=False)[0].outputs[0]
+    assert (completion.finish_reason, completion.stop_reason) == ("stop", 7)
+    assert (completion.token_ids, completion.text) == ([7], "")
+
+
+def test_a_failed_pass_is_told_with_its_reason(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object) -> object:
+        raise MemoryError("no memory for this pass")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(llm._engine.executor._decoder), "hidden_states", broken)
+        completion = llm.generate("hello", greedy(), use_tqdm=False)[0].outputs[0]
+        assert completion.finish_reason == "error"
+        assert "no memory" in completion.detail
+        with pytest.raises(RuntimeError, match="no memory"):
+            list(llm.stream_chat([{"role": "user", "content": "hi"}], greedy()))
+    assert llm.generate("hello", greedy(), use_tqdm=False)[0].outputs[0].finish_reason == "length"
 
 
 def test_a_stop_string_ends_a_reply_and_is_cut_off(llm: LLM) -> None:
@@ -159,6 +180,7 @@ def test_the_second_identical_prompt_is_cached(llm: LLM) -> None:
         ([5] * 300, greedy(), "256"),
         ("hello", greedy(1, logprobs=50), "max_logprobs=20"),
         ("hello", greedy(1, logit_bias={96: 1.0}), "logit_bias token 96"),
+        ("hello", greedy(1, stop_token_ids=[96]), "stop_token_ids token 96"),
     ],
 )
 def test_bad_requests_are_one_sentence_and_disturb_nobody(

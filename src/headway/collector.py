@@ -35,19 +35,6 @@ class _Entry:
     sequence_index: dict[int, int] = field(default_factory=dict)
 
 
-def shown_token_ids(
-    request: Request, completion: CompletionOutput, event: Advanced
-) -> tuple[int, ...]:
-    """The tokens whose text the client sees: a stop id ends a sequence and shows only if asked."""
-    num_tokens = len(completion.token_ids) + len(event.token_ids)
-    ends = (
-        event.token_ids[-1] in request.stop_token_ids
-        and num_tokens >= request.sampling.min_tokens
-        and not request.sampling.include_stop_str_in_output
-    )
-    return event.token_ids[:-1] if ends else event.token_ids
-
-
 class Collector:
     """A listener. `withdraw` is called to end a sequence whose stop string has come."""
 
@@ -135,8 +122,16 @@ class Collector:
                 ]
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
+        stopped = {
+            event.sequence_id
+            for event in events
+            if isinstance(event, Retired) and event.stop_token_id is not None
+        }
         for event in events:
-            self._fold(event)
+            if isinstance(event, Advanced):
+                self._advance(event, ends=event.sequence_id in stopped)
+            else:
+                self._fold(event)
 
     def _fold(self, event: Event) -> None:
         match event:
@@ -148,43 +143,43 @@ class Collector:
                 self._entries[event.request_id].output.num_cached_tokens += event.num_cached_tokens
             case Preempted():
                 self._entries[event.request_id].output.num_preemptions += 1
-            case Advanced():
-                self._advance(event)
             case Retired():
-                stop_id = event.stop_token_id if event.reason is FinishReason.STOP else None
-                self._finish(event.request_id, event.sequence_id, event.reason, stop_id)
+                self._finish(event, event.stop_token_id)
             case Aborted():
-                self._finish(event.request_id, event.sequence_id, event.reason, None)
+                self._finish(event, None)
             case Rejected():
                 self._reject(event)
 
-    def _advance(self, event: Advanced) -> None:
+    def _advance(self, event: Advanced, *, ends: bool) -> None:
+        """`ends`: the last of the tokens is a stop id, whose text shows only if asked for."""
         entry = self._entry_of[event.sequence_id]
         index = entry.sequence_index[event.sequence_id]
         completion = entry.output.outputs[index]
         if completion.finished():
             return  # ended by a stop string; the withdrawal is on its way
-        delta = entry.assemblers[index].push(shown_token_ids(entry.request, completion, event))
+        is_hidden = ends and not entry.request.sampling.include_stop_str_in_output
+        shown = event.token_ids[:-1] if is_hidden else event.token_ids
+        delta = entry.assemblers[index].push(shown)
         completion.token_ids += event.token_ids
         completion.text += delta.text
         if delta.stopped_by is not None:
             self._end(entry, completion, FinishReason.STOP, delta.stopped_by)
             self._withdraw(Withdraw(event.request_id, index, FinishReason.STOP))
 
-    def _finish(
-        self, request_id: str, sequence_id: int, reason: FinishReason, stop_id: int | None
-    ) -> None:
-        entry = self._entry_of.get(sequence_id)
+    def _finish(self, event: Retired | Aborted, stop_id: int | None) -> None:
+        entry = self._entry_of.get(event.sequence_id)
         if entry is None:
             return
-        index = entry.sequence_index[sequence_id]
+        index = entry.sequence_index[event.sequence_id]
         completion = entry.output.outputs[index]
-        if not completion.finished():
-            delta = entry.assemblers[index].finish()
-            completion.text += delta.text
-            if delta.stopped_by is not None:
-                reason = FinishReason.STOP
-            self._end(entry, completion, reason, delta.stopped_by or stop_id)
+        if completion.finished():
+            return
+        delta = entry.assemblers[index].finish()
+        completion.text += delta.text
+        completion.detail = event.detail
+        reason = event.reason if delta.stopped_by is None else FinishReason.STOP
+        own = stop_id if stop_id in (entry.request.sampling.stop_token_ids or ()) else None
+        self._end(entry, completion, reason, delta.stopped_by or own)
 
     def _end(
         self,
@@ -204,6 +199,7 @@ class Collector:
         self._rejections.append(event)
         for completion in entry.output.outputs:
             completion.finish_reason = FinishReason.ERROR.value
+            completion.detail = event.reason
         self.num_unfinished -= 1
 
     def _add_logprobs(

@@ -8,11 +8,12 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 from headway.collector import Collector
 from headway.core.events import Event
-from headway.core.request import Request, SamplingParams
+from headway.core.request import FinishReason, Request, SamplingParams
 from headway.drive.ports import Command, Submit, Withdraw
 from headway.engine.build import build_engine
 from headway.engine.config import EngineConfig
@@ -81,7 +82,7 @@ class LLM:
 
         A prompt is a string, a list of token ids, or {"prompt": ...} / {"prompt_token_ids": [...]}.
         One `SamplingParams` for all, or one for each. A prompt that cannot be served raises
-        ValueError before anything is computed.
+        ValueError, and then none is. A completion whose step failed has finish_reason "error".
         """
         many = _as_prompts(prompts)
         params = _one_each(sampling_params or self.default_sampling_params(), len(many))
@@ -132,9 +133,16 @@ class LLM:
                 if len(answer) > sent:
                     yield answer[sent:]
                     sent = len(answer)
+            self._raise_failure(self._collector.output(request.request_id))
         finally:
             self._withdraw_unfinished([request.request_id])
             self._collector.take(request.request_id)
+
+    def _raise_failure(self, output: RequestOutput) -> None:
+        self._collector.raise_rejections()
+        for completion in output.outputs:
+            if completion.finish_reason == FinishReason.ERROR.value:
+                raise RuntimeError(completion.detail)
 
     def _render(
         self,
@@ -268,7 +276,7 @@ def _engine_config(model: str | None, settings: Mapping[str, Any]) -> EngineConf
 def _as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     if isinstance(prompts, str | Mapping):
         return [prompts]
-    if prompts and all(isinstance(item, int) for item in prompts):
+    if prompts and all(isinstance(item, Integral) for item in prompts):
         return [prompts]  # type: ignore[list-item]
     return list(prompts)  # type: ignore[arg-type]
 
@@ -292,11 +300,12 @@ def _check_token_ids(token_ids: Sequence[int], vocab_size: int) -> None:
 
 
 def _check_params(params: SamplingParams, vocab_size: int, max_logprobs: int) -> None:
-    for token_id in params.logit_bias:
-        if token_id >= vocab_size:
-            raise ValueError(
-                f"logit_bias token {token_id} is outside the model's vocabulary of {vocab_size}"
-            )
+    for name in ("logit_bias", "stop_token_ids"):
+        for token_id in getattr(params, name):
+            if token_id >= vocab_size:
+                raise ValueError(
+                    f"{name} token {token_id} is outside the model's vocabulary of {vocab_size}"
+                )
     for name in ("logprobs", "prompt_logprobs"):
         value = getattr(params, name)
         if value is not None and value > max_logprobs:

@@ -20,7 +20,12 @@ PositionLogprobs = dict[int, Logprob]
 
 @dataclass(slots=True)
 class CompletionOutput:
-    """One of a request's n completions. `stop_reason` is the stop string or id that ended it."""
+    """One of a request's n completions.
+
+    `stop_reason` is the stop string, or the id of `stop_token_ids`, that ended it; None for the
+    model's own end of sequence. `detail` is a sentence where `finish_reason` says too little:
+    always for "error".
+    """
 
     index: int
     text: str = ""
@@ -29,6 +34,7 @@ class CompletionOutput:
     logprobs: list[PositionLogprobs] | None = None
     finish_reason: str | None = None
     stop_reason: int | str | None = None
+    detail: str = ""
 
     def finished(self) -> bool:
         return self.finish_reason is not None

@@ -28,6 +28,7 @@ CASES: list[tuple[str, Any, int, str, str | None]] = [
     (COMPLETIONS, {"prompt": "a", "top_p": 0}, 400, "invalid_value", "top_p"),
     (COMPLETIONS, {"prompt": "a", "n": 0}, 400, "invalid_value", "n"),
     (COMPLETIONS, {"prompt": "a", "n": 10**9}, 400, "invalid_value", "n"),
+    (COMPLETIONS, {"prompt": ["a"] * 600, "n": 2}, 400, "invalid_value", "prompt"),
     (COMPLETIONS, {"prompt": "a", "n": "3", "best_of": 1}, 400, "invalid_type", "n"),
     (COMPLETIONS, {"prompt": "a", "top_k": 10**30}, 400, "invalid_value", "top_k"),
     (COMPLETIONS, {"prompt": "a", "stop": "ab" * 10_000}, 400, "invalid_value", "stop"),

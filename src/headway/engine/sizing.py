@@ -10,6 +10,8 @@ from headway.engine.config import EngineConfig
 from headway.model.config import ModelConfig, plan_blocks
 
 _GIB = 1 << 30
+_CGROUP = Path("/sys/fs/cgroup")
+_CGROUP_V1 = ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")
 _MAX_POOL_BYTES = 4 * _GIB
 _MAX_NUM_SEQS = 256
 # A request is expected to hold this many tokens when nothing is known about the traffic.
@@ -38,14 +40,21 @@ def choose_sizes(config: EngineConfig, model: ModelConfig, kv_dtype: str) -> Siz
 
 
 def available_memory_bytes() -> int:
-    """Memory this process could still get: the kernel's estimate, or its control group's limit."""
-    limits = [_meminfo_available()]
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+    """Memory this process could still get: the kernel's estimate, or what its control group has
+    left of its limit."""
+    return min([_meminfo_available(), *_left_in_control_group()])
+
+
+def _left_in_control_group() -> list[int]:
+    """Empty where there is no limit. Control groups of version 2, then 1."""
+    left = []
+    for limit, used in (("memory.max", "memory.current"), _CGROUP_V1):
         try:
-            limits.append(int(Path(name).read_text()))
+            in_bytes = [int((_CGROUP / name).read_text()) for name in (limit, used)]
         except (OSError, ValueError):
-            continue
-    return min(limits)
+            continue  # no such file, or "max"
+        left.append(max(0, in_bytes[0] - in_bytes[1]))
+    return left
 
 
 def _meminfo_available() -> int:

@@ -27,7 +27,6 @@ from headway.wire import (
     ReadyMessage,
     ShutdownMessage,
     SubmitMessage,
-    ToEngine,
     TurnMessage,
     WithdrawMessage,
     decode_from_engine,
@@ -107,14 +106,15 @@ class EngineClient:
         """Hand the requests to the engine. Raises EngineDeadError when there is none any more."""
         if self._liveness.death is not None:
             raise EngineDeadError(self._liveness.death)
+        messages = [encode(SubmitMessage(request)) for request in requests]  # may raise: first
         now_ns = time.monotonic_ns()
         if not self._has_work():
             self._liveness.on_progress(now_ns)
         subscription = self._router.open(requests, self._withdraw)
-        for request in requests:
+        for request, message in zip(requests, messages, strict=True):
             for fold in self._folds:
                 fold.on_submitted(request, now_ns)
-            self._send(SubmitMessage(request))
+            self._send(message)
         return subscription
 
     def health(self) -> Health:
@@ -126,7 +126,7 @@ class EngineClient:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._declare_dead("the server is shutting down")
-        self._send(ShutdownMessage())
+        self._send(encode(ShutdownMessage()))
         await asyncio.to_thread(_stop, self._process)
         self._sender.close()
         self._receiver.close()
@@ -140,13 +140,13 @@ class EngineClient:
         )
 
     def _withdraw(self, request_id: str, index: int | None, reason: FinishReason) -> None:
-        self._send(WithdrawMessage(request_id, index, reason))
+        self._send(encode(WithdrawMessage(request_id, index, reason)))
 
-    def _send(self, message: ToEngine) -> None:
+    def _send(self, message: bytes) -> None:
         # Never waits: there is no high-water mark. No peer means that the engine is gone, which
         # `_watch_child` tells everybody.
         with contextlib.suppress(zmq.Again):
-            self._sender.send(encode(message), zmq.NOBLOCK)
+            self._sender.send(message, zmq.NOBLOCK)
 
     async def _receive_while_alive(self) -> FromEngine:
         while not await self._receiver.poll(_CHILD_POLL_S * 1000):

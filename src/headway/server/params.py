@@ -150,6 +150,16 @@ class Door:
                 param,
             )
 
+    def check_num_choices(self, num_prompts: int, body: CommonBody) -> None:
+        """Prompts and choices are counted before any of them is tokenized."""
+        count = num_prompts * (body.n or 1)
+        if count > _MAX_CHOICES:
+            raise invalid_value(
+                f"a request may have {_MAX_CHOICES} choices in all, this one asks for {count}: "
+                f"send fewer prompts or a smaller n",
+                "prompt" if num_prompts > 1 else "n",
+            )
+
     def _check_limits(self, sampling: SamplingParams) -> None:
         if sampling.n > _MAX_CHOICES:
             raise invalid_value(f"n must be at most {_MAX_CHOICES}, got {sampling.n}", "n")

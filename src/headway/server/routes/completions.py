@@ -45,8 +45,10 @@ async def create_completion(http: HttpRequest) -> Response:
 
 async def _requests(frontend: Frontend, answer_id: str, body: CompletionBody) -> list[Request]:
     add_special = True if body.add_special_tokens is None else body.add_special_tokens
+    prompts = _prompts(body.prompt)
+    frontend.door.check_num_choices(len(prompts), body)
     requests = []
-    for index, prompt in enumerate(_prompts(body.prompt)):
+    for index, prompt in enumerate(prompts):
         if isinstance(prompt, str):
             prompt = await frontend.encode(prompt, add_special_tokens=add_special)
         request_id = f"{answer_id}-{index}"
