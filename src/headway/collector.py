@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as SequenceOf
 from contextlib import contextmanager
@@ -85,13 +86,15 @@ class Collector:
     @contextmanager
     def progress(self, total: int, *, shown: bool) -> Iterator[None]:
         """A progress bar over finished requests, where `shown` and there is a terminal."""
-        if not shown:
+        if not (shown and sys.stderr.isatty()):
             yield
             return
+        from rich.console import Console
         from rich.progress import Progress, TextColumn
 
         rate = TextColumn("{task.fields[tokens]} tokens")
-        with Progress(*Progress.get_default_columns(), rate, transient=True) as bar:
+        columns = (*Progress.get_default_columns(), rate)
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task("Processed prompts", total=total, tokens=0)
             done = 0
 

@@ -99,7 +99,13 @@ def parse_file(text: str) -> Path:
 
 
 FLAGS: tuple[Flag, ...] = (
-    Flag(("--model",), "model", str, "Directory, .gguf file or hub name.", "MODEL"),
+    Flag(
+        ("--model",),
+        "model",
+        str,
+        "Directory, .gguf file or hub name; SmolLM2-135M-Instruct unless given.",
+        "MODEL",
+    ),
     Flag(
         ("--served-model-name",),
         "served_model_name",
@@ -130,15 +136,20 @@ FLAGS: tuple[Flag, ...] = (
         ("--max-model-len",),
         "max_model_len",
         parse_model_len,
-        "Longest prompt plus output, in tokens: 8192, 8k, 8K or auto.",
+        "Longest prompt plus output, in tokens: 8192, 8k (8000), 8K (8192); auto: the model's.",
     ),
     Flag(("--seed",), "seed", parse_int, "Seed of the engine."),
-    Flag(("--max-num-seqs",), "max_num_seqs", parse_int, "Most sequences in a step."),
+    Flag(
+        ("--max-num-seqs",),
+        "max_num_seqs",
+        parse_int,
+        "Most sequences in a step; 256, or what the KV cache holds.",
+    ),
     Flag(
         ("--max-num-batched-tokens",),
         "max_num_batched_tokens",
         parse_size,
-        "Most tokens in a step.",
+        "Most tokens in a step; 512, or --max-num-seqs if larger.",
     ),
     Flag(
         ("--enable-chunked-prefill",),
@@ -166,13 +177,18 @@ FLAGS: tuple[Flag, ...] = (
         None,
         "Whether the whole prompt must fit before a sequence is admitted.",
     ),
-    Flag(("--watermark",), "watermark", parse_share, "Share of blocks that admission leaves free."),
+    Flag(
+        ("--watermark",),
+        "watermark",
+        parse_share,
+        "Share of blocks, 0 to 1, that admission leaves free.",
+    ),
     Flag(("--block-size",), "block_size", parse_int, "Tokens in a KV block."),
     Flag(
         ("--kv-cache-memory-bytes",),
         "kv_cache_memory_bytes",
         parse_bytes,
-        "Size of the KV cache: 1g, 512MiB.",
+        "Size of the KV cache: 1g, 512MiB; a quarter of free memory, at most 4 GiB.",
         "BYTES",
     ),
     Flag(
@@ -227,12 +243,23 @@ FLAGS: tuple[Flag, ...] = (
         "RULE",
         allowed=("newest",),
     ),
-    Flag(("--num-threads",), "num_threads", parse_int, "Threads of the kernels."),
+    Flag(
+        ("--num-threads",),
+        "num_threads",
+        parse_int,
+        "Threads of the kernels; one for each processor.",
+    ),
     Flag(("--max-logprobs",), "max_logprobs", parse_count, "Most logprobs per token."),
     Flag(("--host",), "host", str, "Address to listen on.", "HOST", "server"),
     Flag(("--port",), "port", parse_int, "Port to listen on.", "PORT", "server"),
     Flag(
-        ("--api-key",), "api_key", str, "Key that clients must send.", "KEY", "server", repeats=True
+        ("--api-key",),
+        "api_key",
+        str,
+        "Key that clients must send, for all but /health.",
+        "KEY",
+        "server",
+        repeats=True,
     ),
     Flag(("--tokenizer",), "tokenizer", str, "Directory of another tokenizer.", "DIR", "server"),
     Flag(

@@ -1,4 +1,4 @@
-"""`headway serve` with the fake engine: PORT LOG [engine flags]."""
+"""`headway serve` with the fake engine: PORT LOG SHUTDOWN_TIMEOUT [engine flags]."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_text(engine: EngineConfig, server: ServerConfig) -> SimpleNamespace:
 
 
 if __name__ == "__main__":
-    port, log, *flags = sys.argv[1:]
-    config = ServerConfig(host="127.0.0.1", port=int(port), shutdown_timeout=10)
+    port, log, timeout, *flags = sys.argv[1:]
+    config = ServerConfig(host="127.0.0.1", port=int(port), shutdown_timeout=int(timeout))
     start = fake_engine.start(Path(log), *flags)
     sys.exit(serve(EngineConfig(), config, start_engine=start, open_text=open_text))

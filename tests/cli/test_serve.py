@@ -29,9 +29,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(log: Path, *flags: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def running(
+    log: Path, *flags: str, shutdown_timeout: int = 10
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     port = free_port()
-    words = [*SCRIPT, str(port), str(log), *flags]
+    words = [*SCRIPT, str(port), str(log), str(shutdown_timeout), *flags]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     url = f"http://127.0.0.1:{port}"
     try:
@@ -73,6 +75,21 @@ def test_sigterm_lets_streams_finish_and_takes_the_engine_along(tmp_path: Path) 
     assert "Maximum concurrency for 2,048 tokens per request: 0.50x" in said
 
 
+def test_what_outlives_the_shutdown_timeout_ends_with_an_error(tmp_path: Path) -> None:
+    body = {"prompt": "abc", "max_tokens": 1000, "stream": True}
+    with running(tmp_path / "log", "--delay", "0.05", shutdown_timeout=1) as (url, process):
+        with httpx.stream("POST", url + "/v1/completions", json=body) as reply:
+            lines = reply.iter_lines()
+            next(lines)
+            process.send_signal(signal.SIGTERM)
+            rest = [line for line in lines if line]
+        assert "shutting down" in rest[-2]
+        assert rest[-1] == "data: [DONE]"
+        assert process.wait(10) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
 def test_a_killed_server_leaves_no_engine(tmp_path: Path) -> None:
     with running(tmp_path / "log") as (_, process):
         process.kill()
@@ -84,7 +101,7 @@ def test_port_in_use_is_one_sentence(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        words = [*SCRIPT, str(taken.getsockname()[1]), str(tmp_path / "log")]
+        words = [*SCRIPT, str(taken.getsockname()[1]), str(tmp_path / "log"), "10"]
         ended = subprocess.run(words, capture_output=True, text=True, timeout=20)
     assert ended.returncode == 1
     assert ended.stderr.startswith("headway serve: cannot listen on 127.0.0.1:")
@@ -92,7 +109,7 @@ def test_port_in_use_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_engine_that_cannot_start_is_one_sentence(tmp_path: Path) -> None:
-    words = [*SCRIPT, str(free_port()), str(tmp_path / "log"), "--fail", "no such model"]
+    words = [*SCRIPT, str(free_port()), str(tmp_path / "log"), "10", "--fail", "no such model"]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=20)
     assert (ended.returncode, ended.stderr) == (1, "headway serve: no such model\n")
 

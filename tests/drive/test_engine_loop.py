@@ -100,10 +100,12 @@ def play(script, *, constraints=(), raises_in=(), says_nothing_in=(), **knobs):
 
 def test_a_turn_tells_everything_once_and_in_order():
     ledger, _ = play([(0, submit("a")), (0, submit("big", prompt=9000))])
-    (first_ns, first), (second_ns, second) = ledger.turns
-    assert [type(event) for event in first] == [Queued, Rejected, Admitted, Advanced]
-    assert [type(event) for event in second] == [Advanced, Retired]
-    assert (first_ns, second_ns) == (STEP_NS, 2 * STEP_NS)
+    told = [(now_ns, [type(event) for event in events]) for now_ns, events in ledger.turns]
+    assert told == [
+        (0, [Queued, Rejected, Admitted]),  # before the step, which takes STEP_NS
+        (STEP_NS, [Advanced]),
+        (2 * STEP_NS, [Advanced, Retired]),
+    ]
 
 
 def test_an_idle_loop_waits_for_what_comes_and_counts_no_steps():

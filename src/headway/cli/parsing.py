@@ -125,7 +125,8 @@ class _Parser:
         if foreign.takes_value and given is None:
             value = self._value_of(name)
         if foreign.is_refused and not foreign.is_fine(value):
-            raise FlagError(f"{name} {value}".strip() + f": {name} {foreign.sentence}")
+            given = f" (given {value!r})" if value else ""
+            raise FlagError(f"{name} {foreign.sentence}{given}")
         if not foreign.is_refused:
             self._warnings.append(f"{name} {foreign.sentence}")
 

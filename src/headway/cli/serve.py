@@ -26,10 +26,13 @@ from headway.server.engine_client import EngineClient, EngineStartError, StartEn
 from headway.server.log_stats import INTERVAL_S, StatsLog, start_lines
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from headway.model_text import ModelText
 
 OpenText = Callable[[EngineConfig, ServerConfig], "ModelText"]
 _log = logging.getLogger("headway")
+_GOODBYE_S = 5  # for errors to reach their clients after the shutdown timeout
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -136,14 +139,25 @@ async def _serve_http(
         app,
         log_level=server.uvicorn_log_level,
         lifespan="off",
-        timeout_graceful_shutdown=server.shutdown_timeout,
+        timeout_graceful_shutdown=server.shutdown_timeout + _GOODBYE_S,
     )
     # uvicorn raises the signal that ended it once more; by then it must not end us.
     for number in _SIGNALS:
         signal.signal(number, lambda *_: None)
     async with _stats_lines(client, shown=not server.disable_log_stats):
-        await uvicorn.Server(config).serve(sockets=[listener])
+        http = uvicorn.Server(config)
+        watch = asyncio.create_task(_end_in_time(http, client, server.shutdown_timeout))
+        await http.serve(sockets=[listener])
+        watch.cancel()
     return 0
+
+
+async def _end_in_time(http: uvicorn.Server, client: EngineClient, timeout_s: float) -> None:
+    """Once told to stop, what still runs after `timeout_s` ends with an error, not a cut line."""
+    while not http.should_exit:
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(timeout_s)
+    client.end_requests("the server is shutting down")
 
 
 @contextlib.asynccontextmanager

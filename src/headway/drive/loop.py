@@ -24,8 +24,9 @@ from headway.drive.record import record_step
 class EngineLoop:
     """Engine, simulator and replay are this loop with other ports.
 
-    Listeners hear of every turn in which something happened, once and in order: what was queued,
-    refused or withdrawn; whom the step admitted, resumed, preempted; who advanced and ended.
+    Listeners hear of everything once and in order. What was queued, refused or withdrawn and whom
+    the step admitted, resumed, preempted they hear before the step runs, so that its time is not
+    counted as waiting; who advanced and ended, together, when it has.
     """
 
     def __init__(
@@ -60,9 +61,10 @@ class EngineLoop:
         events: list[Event] = []
         for command in self._inbox.take():
             events += self._obey(command)
-        moved = self._scheduler.has_unfinished() and self._step(events)
-        self._tell(events)
-        return moved or bool(events)
+        if not self._scheduler.has_unfinished():
+            self._tell(events)
+            return bool(events)
+        return self._step(events) or bool(events)
 
     def _obey(self, command: Command) -> list[Event]:
         match command:
@@ -78,8 +80,9 @@ class EngineLoop:
         start_ns = self._clock.now_ns()
         step = self._scheduler.schedule(start_ns)
         events += [*step.rejected, *step.preempted, *step.admitted, *step.resumed, *step.retired]
+        self._tell(events)
         outcome, error = self._execute(step)
-        events += outcome
+        self._tell(outcome)
         if self._step_listeners:
             end_ns = self._clock.now_ns()
             record = record_step(step, outcome, start_ns=start_ns, end_ns=end_ns, error=error)

@@ -41,7 +41,9 @@ def resolve(
         if path.suffix.lower() != ".gguf":
             raise ModelError(f"{path} is a file, but not a .gguf: give its directory instead")
         return ModelSource(path.stem, "gguf", path)
-    if path.suffix.lower() == ".gguf" or not _HUB_ID.fullmatch(model):
+    if path.suffix.lower() == ".gguf":
+        raise ModelError(f"there is no file {model}")
+    if not _HUB_ID.fullmatch(model):
         raise ModelError(
             f"model {model!r} is neither a directory, a .gguf file, nor a hub id like org/name"
         )
@@ -80,7 +82,7 @@ def _download(model: str, revision: str | None, download_dir: str | None) -> Pat
         ) from error
     except Exception as error:  # the hub's client raises what its HTTP client does
         raise ModelError(
-            f"{model} is not a directory here and could not be downloaded "
-            f"({type(error).__name__}): check the network, or give a directory or a .gguf file"
+            f"{model} is not a directory here and could not be downloaded: check the name and the "
+            f"network, or give a directory or a .gguf file ({type(error).__name__})"
         ) from error
     return Path(path)

@@ -120,6 +120,10 @@ class EngineClient:
     def health(self) -> Health:
         return self._liveness.health(time.monotonic_ns(), has_work=self._has_work())
 
+    def end_requests(self, reason: str) -> None:
+        """End everything under way with a clear error, and refuse what comes."""
+        self._declare_dead(reason)
+
     async def close(self) -> None:
         """Stop the engine, politely and then not, and remove the sockets."""
         for task in self._tasks:
