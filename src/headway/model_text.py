@@ -44,8 +44,8 @@ def open_text(
     source: ModelSource, *, tokenizer_path: str | None = None, chat_template: str | None = None
 ) -> ModelText:
     """`chat_template` replaces the model's own. Raises ValueError with a sentence."""
+    config = read_config(source)  # first: what cannot be served at all is the better sentence
     tokenizer = _open_tokenizer(source, tokenizer_path)
-    config = read_config(source)
     template = _open_template(chat_template or tokenizer.chat_template, tokenizer)
     stop_ids = unite_stop_ids(tokenizer, config.eos_token_ids, template)
     return ModelText(tokenizer, template, tuple(stop_ids), config)
