@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -228,3 +229,16 @@ def test_ctrl_c_in_the_middle_of_a_step_leaves_the_model_usable(
     monkeypatch.undo()
     after = llm.generate("hello", greedy(), use_tqdm=False)
     assert after[0].outputs[0].token_ids == before[0].outputs[0].token_ids
+
+
+def test_threads_take_turns_and_get_the_same_answers(llm: LLM) -> None:
+    alone = llm.generate(["abc", "hello"], greedy(20), use_tqdm=False)
+
+    def ask(_: int) -> list[str]:
+        outputs = llm.generate(["abc", "hello"], greedy(20), use_tqdm=False)
+        return [output.outputs[0].text for output in outputs]
+
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(ask, range(12)))
+    assert answers == [[output.outputs[0].text for output in alone]] * 12
+    assert llm.generate("abc", greedy(20), use_tqdm=False)[0].outputs[0].text == answers[0][0]

@@ -56,6 +56,8 @@ class LLM:
         self._text = open_text(source, tokenizer_path=tokenizer, chat_template=chat_template)
         self._seed = config.seed
         self._serial = itertools.count()
+        # Threads take turns: a call holds it to its end, a stream for each step.
+        self._lock = threading.RLock()
         self._inbox = _MemoryInbox()
         self._collector = Collector(self._text.tokenizer, self._inbox.commands.append)
         feed = _Feed(self._collector)
@@ -124,7 +126,8 @@ class LLM:
         request, prompt = self._request(
             text, ids, sampling_params or self.default_sampling_params()
         )
-        self._submit([(request, prompt)], follows_text=False)
+        with self._lock:
+            self._submit([(request, prompt)], follows_text=False)
         sent = 0
         try:
             while not self._collector.output(request.request_id).finished:
@@ -135,8 +138,9 @@ class LLM:
                     sent = len(answer)
             self._raise_failure(self._collector.output(request.request_id))
         finally:
-            self._withdraw_unfinished([request.request_id])
-            self._collector.take(request.request_id)
+            with self._lock:
+                self._withdraw_unfinished([request.request_id])
+                self._collector.take(request.request_id)
 
     def _raise_failure(self, output: RequestOutput) -> None:
         self._collector.raise_rejections()
@@ -197,6 +201,12 @@ class LLM:
     def _run(
         self, requests: Sequence[tuple[Request, str | None]], use_tqdm: bool, *, follows_text: bool
     ) -> list[RequestOutput]:
+        with self._lock:
+            return self._run_alone(requests, use_tqdm, follows_text=follows_text)
+
+    def _run_alone(
+        self, requests: Sequence[tuple[Request, str | None]], use_tqdm: bool, *, follows_text: bool
+    ) -> list[RequestOutput]:
         ids = [request.request_id for request, _ in requests]
         self._submit(requests, follows_text=follows_text)
         try:
@@ -210,7 +220,7 @@ class LLM:
         return outputs
 
     def _turn(self) -> None:
-        with _interrupts_held():
+        with self._lock, _interrupts_held():
             self._engine.loop.turn()
 
     def _withdraw_unfinished(self, ids: Sequence[str]) -> None:

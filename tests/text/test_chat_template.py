@@ -113,3 +113,9 @@ def test_the_end_of_a_turn_is_read_off_the_template() -> None:
     assert end_token_ids(ChatTemplate(chat_templates.HEADERS), tokenizer) == []
     with_eos = ChatTemplate(chat_templates.ALTERNATING, eos_token="<|endoftext|>")
     assert end_token_ids(with_eos, tokenizer) == [tokenizer.token_to_id("<|endoftext|>")]
+
+
+def test_a_variable_may_have_any_name() -> None:
+    template = ChatTemplate("{{ self }}{{ source }}{{ messages[0].content }}{{ text }}")
+    said = template.render([{"role": "user", "content": "hi"}], self=1, text="!")
+    assert said.endswith("hi!")

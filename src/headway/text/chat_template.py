@@ -54,6 +54,7 @@ class ChatTemplate:
     def render(
         self,
         messages: Sequence[Message],
+        /,  # so that `variables` may have any name, "self" too
         *,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
