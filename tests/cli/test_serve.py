@@ -18,6 +18,8 @@ import httpx
 import pytest
 
 from headway.cli import chat
+from headway.cli.serve import _listen
+from headway.server.config import ServerConfig
 
 SCRIPT = [sys.executable, "-m", "tests.cli.serve_fake"]
 
@@ -95,6 +97,12 @@ def test_a_killed_server_leaves_no_engine(tmp_path: Path) -> None:
         process.kill()
         # The engine holds the other end of this pipe: the end of file is its own end.
         process.communicate(timeout=10)
+
+
+def test_accepted_connections_send_small_answers_at_once() -> None:
+    """asyncio sets TCP_NODELAY only where the socket names its protocol."""
+    with _listen(ServerConfig(host="127.0.0.1", port=0)) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
 
 
 def test_port_in_use_is_one_sentence(tmp_path: Path) -> None:
