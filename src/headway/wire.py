@@ -31,6 +31,10 @@ class ShutdownMessage(msgspec.Struct, tag="shutdown", frozen=True):
     """Stop at once; whatever is left is aborted."""
 
 
+class ResetPrefixCacheMessage(msgspec.Struct, tag="reset_prefix_cache", frozen=True):
+    """Forget which blocks hold what; running sequences keep theirs."""
+
+
 class EngineFacts(msgspec.Struct, frozen=True):
     """What the engine decided at start; the API process checks requests against it."""
 
@@ -52,6 +56,8 @@ class EngineFacts(msgspec.Struct, frozen=True):
     stop_token_ids: list[int]
     max_logprobs: int
     phases_ms: dict[str, float]  # start-up: what took how long
+    scheduling_policy: str = "fcfs"
+    enable_trace_replay: bool = False  # whether requests may force their output
 
 
 class EngineStats(msgspec.Struct, frozen=True):
@@ -65,6 +71,7 @@ class EngineStats(msgspec.Struct, frozen=True):
     num_cached_blocks: int  # free, but findable by the prefix cache
     num_resident_tokens: int
     waiting_reasons: dict[str, int] = {}  # how many wait for what, by Blocker value
+    num_backlog_tokens: int = 0  # known tokens still to compute, of the waiting and the running
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True):
@@ -94,6 +101,15 @@ class FailedMessage(msgspec.Struct, tag="failed", frozen=True):
     message: str
 
 
+class StepTrace(msgspec.Struct, array_like=True, frozen=True):
+    """When a step ran and for whom: (sequence id, first position, tokens) per chunk."""
+
+    index: int
+    start_ns: int
+    end_ns: int
+    chunks: list[tuple[int, int, int]]
+
+
 class EventRecord(msgspec.Struct, array_like=True, frozen=True):
     kind: str
     fields: dict[str, Any]
@@ -106,10 +122,20 @@ class TurnMessage(msgspec.Struct, tag="turn", frozen=True):
     events: list[EventRecord]
     logprobs: list[SequenceLogprobs]
     stats: EngineStats
+    step: StepTrace | None = None  # the step that gave these events, where the engine traces steps
 
 
-ToEngine = SubmitMessage | WithdrawMessage | ShutdownMessage
-FromEngine = ReadyMessage | FailedMessage | TurnMessage
+class AliveMessage(msgspec.Struct, tag="alive", frozen=True):
+    """Sent every second by a thread of its own, also while a step runs."""
+
+    now_ns: int
+    step_index: int  # of the step in progress, or of the next one
+    step_began_ns: int | None = None  # None between steps
+    step_num_tokens: int = 0
+
+
+ToEngine = SubmitMessage | WithdrawMessage | ResetPrefixCacheMessage | ShutdownMessage
+FromEngine = ReadyMessage | FailedMessage | TurnMessage | AliveMessage
 
 _EVENT_TYPES: dict[str, Any] = {
     name: getattr(core_events, name)

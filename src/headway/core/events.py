@@ -6,9 +6,27 @@ was refused at the door has `Rejected` as its only event.
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 from headway.core.request import FinishReason
+
+
+class RefusalCause(enum.Enum):
+    """Why a request was never queued."""
+
+    NEVER_FITS = "never_fits"
+    ID_IN_USE = "id_in_use"
+
+
+class AbortCause(enum.Enum):
+    """Who or what withdrew a sequence."""
+
+    CLIENT = "client"
+    QUEUE_TIME = "queue_time"
+    RUN_TIME = "run_time"
+    DEADLINE = "deadline"
+    ENGINE = "engine"  # the engine process died
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +98,7 @@ class Aborted:
     request_id: str
     reason: FinishReason = FinishReason.ABORT
     detail: str = ""
+    cause: AbortCause = AbortCause.CLIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +107,7 @@ class Rejected:
 
     request_id: str
     reason: str
+    cause: RefusalCause = RefusalCause.NEVER_FITS
 
 
 Event = Queued | Admitted | Resumed | Preempted | Advanced | Retired | Aborted | Rejected

@@ -17,6 +17,37 @@ class FinishReason(enum.Enum):
     LENGTH = "length"
     ABORT = "abort"
     ERROR = "error"
+    REPETITION = "repetition"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepetitionDetection:
+    """End a sequence whose output ends in one pattern of tokens, over and over.
+
+    Patterns of `min_pattern_size` (0 means 1) to `max_pattern_size` tokens, `min_count` times in
+    a row. Names and meanings are vLLM's. Raises ValueError with a sentence.
+    """
+
+    max_pattern_size: int
+    min_pattern_size: int = 0
+    min_count: int = 2
+
+    def __post_init__(self) -> None:
+        name = "repetition_detection"
+        least = max(1, self.min_pattern_size)
+        _require(
+            self.min_pattern_size >= 0,
+            f"{name}.min_pattern_size",
+            self.min_pattern_size,
+            "0 or more",
+        )
+        _require(
+            self.max_pattern_size >= least,
+            f"{name}.max_pattern_size",
+            self.max_pattern_size,
+            f"at least {least}",
+        )
+        _require(self.min_count >= 2, f"{name}.min_count", self.min_count, "at least 2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +78,9 @@ class SamplingParams:
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     skip_special_tokens: bool = True
+    allowed_token_ids: Sequence[int] | None = None
+    bad_words: Sequence[str] | None = None
+    repetition_detection: RepetitionDetection | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", _as_tuple(self.stop))
@@ -64,12 +98,23 @@ class SamplingParams:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimits:
+    """When to give a request up. Nanoseconds on the clock of `arrival_ns`; None is no limit."""
+
+    max_queue_ns: int | None = None  # from arrival to the first admission
+    max_run_ns: int | None = None  # from the first admission to the end
+    deadline_ns: int | None = None  # a point in time, not a span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One client request as the scheduler sees it.
 
     `stop_token_ids` is the union of the model's end-of-sequence ids (unless `ignore_eos`) and the
     client's own; the scheduler ends a sequence at any of them. `seed` is resolved: never None.
     `priority`: lower is more urgent. `cache_salt` and `adapter` separate prefix-cache entries.
+    `bad_word_ids`: token sequences of which none may be completed. `forced_token_ids`: the output,
+    given beforehand; the model only scores it.
     """
 
     request_id: str
@@ -82,6 +127,9 @@ class Request:
     tenant: str = ""
     adapter: str = ""
     cache_salt: str = ""
+    bad_word_ids: tuple[tuple[int, ...], ...] = ()
+    forced_token_ids: tuple[int, ...] = ()
+    limits: TimeLimits = TimeLimits()
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -42,6 +42,10 @@ class EngineConfig:
     preemption_victim: str = "newest"
     num_threads: int | None = None
     max_logprobs: int = 20
+    scheduler_cls: str | None = None  # MODULE.CLASS, a Scheduler of one's own
+    enable_trace_replay: bool = False
+    trace_steps: bool = False  # tell the API process which steps ran when, for spans
+    record: str | None = None  # file to which arrivals and decisions are written
 
     def __post_init__(self) -> None:
         _one_of("dtype", self.dtype, DTYPES)

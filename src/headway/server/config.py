@@ -52,3 +52,35 @@ class AppSettings:
     stop_token_ids: frozenset[int]
     default_sampling: Mapping[str, Any] = field(default_factory=dict)
     api_keys: tuple[str, ...] = ()
+    is_metrics_open: bool = False  # /metrics needs no key
+    # Brakes; None is no limit. Seconds, bytes.
+    max_num_queued_reqs: int | None = None
+    max_num_queued_tokens: int | None = None
+    queue_full_status: int = 503
+    max_queue_time_s: float | None = None
+    max_request_seconds: float | None = None
+    default_deadline_s: float | None = None
+    max_body_bytes: int = 32 << 20
+    clamp_max_tokens: bool = False  # to what the context leaves, instead of refusing
+    # What answers look like.
+    response_role: str = "assistant"
+    default_chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    chat_template_content_format: str = "auto"
+    trust_request_chat_template: bool = False
+    return_tokens_as_token_ids: bool = False
+    enable_force_include_usage: bool = False
+    enable_per_request_metrics: bool = False
+    enable_request_id_headers: bool = False
+    enable_server_load_tracking: bool = False
+    enable_tokenizer_info_endpoint: bool = False
+    stream_interval: int = 1  # tokens of a choice between two chunks
+    fingerprint_mode: str = "full"
+    is_debug: bool = False  # open /reset_prefix_cache
+    # What is told to others.
+    enable_log_requests: bool = False
+    max_log_len: int | None = None  # characters of a prompt that may be logged; None: none at all
+    allowed_origins: tuple[str, ...] = ()
+    allowed_methods: tuple[str, ...] = ("*",)
+    allowed_headers: tuple[str, ...] = ("*",)
+    root_path: str = ""
+    disable_docs: bool = False

@@ -28,6 +28,12 @@ class Problem(Enum):
     NOT_FOUND = Kind(404, "invalid_request_error", "not_found")
     MODEL_NOT_FOUND = Kind(404, "invalid_request_error", "model_not_found")
     WRONG_METHOD = Kind(405, "invalid_request_error", "method_not_allowed")
+    QUEUE_FULL_503 = Kind(503, "server_error", "queue_full")
+    QUEUE_FULL_429 = Kind(429, "rate_limit_error", "queue_full")
+    QUEUE_TIME = Kind(503, "server_error", "queue_time_exceeded")
+    DEADLINE = Kind(504, "server_error", "deadline_exceeded")
+    DRAINING = Kind(503, "server_error", "shutting_down")
+    ID_IN_USE = Kind(409, "invalid_request_error", "request_id_in_use")
     TOO_LARGE = Kind(413, "invalid_request_error", "body_too_large")
     CLIENT_GONE = Kind(499, "client_closed_request", "client_closed_request")
     INTERNAL = Kind(500, "server_error", "internal_error")
@@ -35,17 +41,31 @@ class Problem(Enum):
 
 
 class ApiError(Exception):
-    """An answer that is not the one asked for. `param` names the field at fault, if one is."""
+    """An answer that is not the one asked for. `param` names the field at fault, if one is.
 
-    def __init__(self, problem: Problem, message: str, param: str | None = None) -> None:
+    `retry_after_s`: when it is worth trying again, whole seconds; goes into Retry-After.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        message: str,
+        param: str | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.problem = problem
         self.message = message
         self.param = param
+        self.retry_after_s = retry_after_s
 
     @property
     def status(self) -> int:
         return self.problem.value.status
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.retry_after_s is None else {"retry-after": str(self.retry_after_s)}
 
     def body(self) -> dict[str, Any]:
         kind = self.problem.value
