@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.load.exchange import BadAnswerError, Exchange
 from benchmarks.load.server import Server
 
-_WORDS = (
+_WORDS = (  # noqa: SIM905
     "river stone market winter engine letter garden mountain copper signal harbour window "
     "teacher violin morning paper bridge island silver thunder kitchen forest captain story"
 ).split()

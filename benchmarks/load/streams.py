@@ -211,7 +211,7 @@ def report(tally: Tally, watch: Watch, hanging: list[str], held: float, seconds:
         "streams that hang": (len(hanging), 0),
         "blocks held at the end": (held, 0),
         "slowest /health, s": (watch.worst_health_s(), _MAX_HEALTH_S),
-        "other statuses of /health": (len(watch.bad_statuses()), 0),
+        "/health slower than that or not 200": (len(watch.bad_health(_MAX_HEALTH_S)), 0),
     }
     for name in watch.memory:
         checks[f"growth of {name} after the first minute, MiB"] = (
@@ -221,7 +221,7 @@ def report(tally: Tally, watch: Watch, hanging: list[str], held: float, seconds:
     for name, (value, most) in checks.items():
         verdict = "ok" if value <= most else f"FAILED, at most {most}"
         print(f"{name:44s} {value:8.2f}  {verdict}")
-    for fault in tally.faults[:20]:
+    for fault in [*tally.faults, *watch.bad_health(_MAX_HEALTH_S)][:20]:
         print("  ", fault[:600])
     return all(value <= most for value, most in checks.values())
 

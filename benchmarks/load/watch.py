@@ -26,8 +26,13 @@ class Watch:
     def worst_health_s(self) -> float:
         return max((latency for _, _, latency in self.health), default=0.0)
 
-    def bad_statuses(self) -> list[int]:
-        return sorted({status for _, status, _ in self.health if status != 200})
+    def bad_health(self, limit_s: float) -> list[str]:
+        """Each probe that was not 200 within the limit, in words."""
+        return [
+            f"/health after {when:.1f} s: status {status} in {latency:.2f} s"
+            for when, status, latency in self.health
+            if status != 200 or latency > limit_s
+        ]
 
     def growth_mib(self, process: str) -> float:
         """How much more memory at the end than after the first minute (or half, if shorter)."""
