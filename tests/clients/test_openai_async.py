@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 import openai
-
 from benchmarks.load.server import Server
+
 from tests.clients.waiting import is_soon_idle
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import openai
 import pytest
-
 from benchmarks.load.server import Server
+
 from tests.clients.waiting import is_soon, is_soon_idle
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
@@ -72,9 +72,7 @@ def test_prompts_of_one_body_are_answered_as_alone(client: openai.OpenAI, model:
     prompts = ["The sky is", "One, two, three,", "In 1969"]
 
     def texts(prompt: str | list[str]) -> list[str]:
-        answer = client.completions.create(
-            model=model, prompt=prompt, temperature=0, max_tokens=10
-        )
+        answer = client.completions.create(model=model, prompt=prompt, temperature=0, max_tokens=10)
         return [choice.text for choice in answer.choices]
 
     assert texts(prompts) == [texts(prompt)[0] for prompt in prompts]

@@ -38,9 +38,7 @@ def test_stream_with_usage(target: dict[str, str]) -> None:
 
 def test_async_stream(target: dict[str, str]) -> None:
     async def said() -> str:
-        stream = await litellm.acompletion(
-            messages=QUESTION, temperature=0, stream=True, **target
-        )
+        stream = await litellm.acompletion(messages=QUESTION, temperature=0, stream=True, **target)
         return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
 
     assert asyncio.run(said()) == PARIS

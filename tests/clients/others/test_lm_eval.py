@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,36 +11,25 @@ from lm_eval.models.openai_completions import LocalCompletionsAPI
 from lm_eval.tasks import TaskManager
 
 from headway import LLM, SamplingParams
-from headway.model.source import resolve
-from headway.model.weights.gguf import read_gguf
 from headway.text.tokenizer import Tokenizer
-from headway.text.tokenizer_gguf import tokenizer_from_gguf
+from tests.clients.others.tokenizer_folder import default_tokenizer, write_tokenizer
 
 _TASKS = Path(__file__).parent / "lm_eval_tasks"
 
 
 @pytest.fixture(scope="module")
-def llm() -> Iterator[LLM]:
-    yield LLM(kv_cache_memory_bytes=128 << 20)
+def llm() -> LLM:
+    return LLM(kv_cache_memory_bytes=128 << 20)
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return tokenizer_from_gguf(read_gguf(resolve(None).path).metadata)
+    return default_tokenizer()
 
 
 @pytest.fixture(scope="module")
-def tokenizer_folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The server's own tokenizer as a directory for transformers, so that no hub is asked."""
-    folder = tmp_path_factory.mktemp("tokenizer")
-    (folder / "tokenizer.json").write_text(tokenizer.to_json())
-    settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": tokenizer.bos_token,
-        "eos_token": tokenizer.eos_token,
-    }
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    return str(folder)
+def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
 def run_task(

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from benchmarks.load.server import Server
+
 from tests.clients.waiting import is_soon_idle
 
 _FOLDER = Path(__file__).parent / "npm"
