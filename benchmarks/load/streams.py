@@ -4,7 +4,8 @@
 
 Starts `headway serve` with the default model. Clients come at random (open loop, up to --streams
 at once) and stay, leave in the middle of a stream or of the queue with FIN or RST, or ask for what
-cannot be. Every answer, whole or cut, must be that of the same request served alone, bit for bit.
+cannot be. The KV cache is small: sequences are preempted, and all of its pages are touched early, so that
+what grows after the first minute is a leak. Every answer, whole or cut, must be that of the same request served alone, bit for bit.
 Prints a table; exits with 1 when a check fails. `--minutes 30` is the soak.
 """
 
@@ -30,6 +31,7 @@ _DRAIN_S = 180.0  # for what is under way when the last client has come
 _RAMP_S = 5.0  # in which the first --streams clients come
 _MAX_GROWTH_MIB = 32.0
 _MAX_HEALTH_S = 1.0
+_FLAGS = ("--kv-cache-memory-bytes", "512MiB")
 
 
 @dataclass
@@ -197,10 +199,13 @@ async def held_blocks_at_the_end(server: Server) -> float:
     return held
 
 
-def report(tally: Tally, watch: Watch, hanging: list[str], held: float, seconds: float) -> bool:
+def report(
+    tally: Tally, watch: Watch, hanging: list[str], held: float, preemptions: float, seconds: float
+) -> bool:
     for name in [*BEHAVIOURS, "most at once"]:
         print(f"{name:44s} {tally.counts[name]:8d}")
     print(f"{'output tokens per second, of those compared':44s} {tally.num_tokens / seconds:8.1f}")
+    print(f"{'preemptions':44s} {preemptions:8.0f}")
     waits = sorted(tally.first_token_s) or [0.0]
     print(f"{'time to first token, median and worst, s':44s} {waits[len(waits) // 2]:8.2f}", end="")
     print(f" {waits[-1]:8.2f}")
@@ -238,7 +243,8 @@ async def run(args: argparse.Namespace, server: Server) -> bool:
             clients, limit=args.streams, rate=args.rate, seconds=args.minutes * 60
         )
         held = await held_blocks_at_the_end(server)
-    return report(clients.tally, watch, hanging, held, time.monotonic() - began)
+        preemptions = await asyncio.to_thread(server.metric, "vllm:num_preemptions_total")
+    return report(clients.tally, watch, hanging, held, preemptions, time.monotonic() - began)
 
 
 def main() -> int:
@@ -249,7 +255,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("flags", nargs="*", help="flags of headway serve, after --")
     args = parser.parse_args()
-    with running(args.flags) as server:
+    with running([*_FLAGS, *args.flags]) as server:
         return 0 if asyncio.run(run(args, server)) else 1
 
 
