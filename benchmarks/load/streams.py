@@ -4,8 +4,9 @@
 
 Starts `headway serve` with the default model. Clients come at random (open loop, up to --streams
 at once) and stay, leave in the middle of a stream or of the queue with FIN or RST, or ask for what
-cannot be. The KV cache is small: sequences are preempted, and all of its pages are touched early, so that
-what grows after the first minute is a leak. Every answer, whole or cut, must be that of the same request served alone, bit for bit.
+cannot be. Every answer, whole or cut, must be that of the same request served alone, bit for bit.
+The KV cache is small: sequences are preempted, and all of its pages are touched early, so that what
+grows after the first minute is a leak.
 Prints a table; exits with 1 when a check fails. `--minutes 30` is the soak.
 """
 

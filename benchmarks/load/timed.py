@@ -20,7 +20,7 @@ from headway.engine.config import EngineConfig
 
 
 def start_timed_engine(
-    config: EngineConfig, to_engine: str, from_engine: str
+    config: EngineConfig, to_engine: str, from_engine: str, **log_options: bool
 ) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-m", "benchmarks.load.timed"]
     words += ["--to-engine", to_engine, "--from-engine", from_engine]
