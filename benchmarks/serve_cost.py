@@ -21,10 +21,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.load.receiving import Stream, receive
-from benchmarks.load.server import running
+from benchmarks.load.server import processor_seconds, running
 
 WORKLOAD = Path(__file__).parent / "workloads" / "w1.json"
 KV_BYTES, NUM_SEQS = 1 << 30, 64
@@ -58,8 +59,17 @@ def run_offline(work: Work) -> float:
     return sum(len(o.outputs[0].token_ids) for o in outputs) / (time.perf_counter() - began)
 
 
-def served(work: Work, times: Path | None = None) -> tuple[float, list[Stream]]:
-    """Output tokens per second and the streams; step times are noted where `times` says."""
+@dataclass(frozen=True)
+class Served:
+    """One run over HTTP. `microseconds` of processor time in the API process, per token."""
+
+    tokens_per_second: float
+    microseconds: float
+    streams: list[Stream]
+
+
+def served(work: Work, times: Path | None = None) -> Served:
+    """All at once, a stream each; step times are noted where `times` says."""
     flags = ["--kv-cache-memory-bytes", str(KV_BYTES), "--max-num-seqs", str(NUM_SEQS)]
     flags.append("--no-enable-prefix-caching")
     module = "headway"
@@ -68,13 +78,15 @@ def served(work: Work, times: Path | None = None) -> tuple[float, list[Stream]]:
         module = "benchmarks.load.timed"
     with running(flags, module=module) as server:
         receive(server.port, "/v1/completions", [_body(work[0][0][:16], 4)])
-        began = time.perf_counter()
+        began, used = time.perf_counter(), processor_seconds(server.process.pid)
         streams = receive(server.port, "/v1/completions", [_body(*item) for item in work])
         seconds = time.perf_counter() - began
+        used = processor_seconds(server.process.pid) - used
     for stream, (_, count) in zip(streams, work, strict=True):
         usage = json.loads(stream.events[-2][0])["usage"]
         assert usage["completion_tokens"] == count, (usage, count)
-    return sum(count for _, count in work) / seconds, streams
+    num_tokens = sum(count for _, count in work)
+    return Served(num_tokens / seconds, used / num_tokens * 1e6, streams)
 
 
 def _body(prompt: Sequence[int], max_tokens: int) -> dict[str, object]:
@@ -106,20 +118,22 @@ def delays_ms(streams: Sequence[Stream], times: Path) -> list[float]:
 def measure_delays(work: Work) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         times = Path(folder) / "times"
-        _, streams = served(work, times)
-        return delays_ms(streams, times)
+        return delays_ms(served(work, times).streams, times)
 
 
 def compare(pairs: int, share: float) -> bool:
     print(f"{platform.machine()}, {os.cpu_count()} cores, {pairs} pairs, share {share}", flush=True)
     work = workload(share)
-    offline, http = [], []
+    offline, http, costs = [], [], []
     for _ in range(pairs):
         offline.append(offline_tokens_per_second(share))
-        http.append(served(work)[0])
+        run = served(work)
+        http.append(run.tokens_per_second)
+        costs.append(run.microseconds)
     _show("offline, output tokens per second", offline)
     _show("64 streams, output tokens per second", http)
     _show("streams / offline", [h / o for h, o in zip(http, offline, strict=True)])
+    _show("API process, µs of processor per token", costs)
     ratio = statistics.median(http) / statistics.median(offline)
     delay = {n: measure_delays(work[:n]) for n in (NUM_SEQS, 1)}
     for count, values in delay.items():

@@ -152,3 +152,9 @@ def resident_bytes(pid: int) -> int:
 def num_open_files(pid: int) -> int:
     """Raises OSError when the process is gone."""
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def processor_seconds(pid: int) -> float:
+    """User and system time so far. Raises OSError when the process is gone."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
