@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import httpx
+from benchmarks.load.server import Server
 from openai import OpenAI
 
 
@@ -55,3 +59,39 @@ def test_template_options(base_url: str, model: str) -> None:
         extra_body={"add_generation_prompt": False, "continue_final_message": True},
     )
     assert response.choices[0].message.content == " France is Paris."
+
+
+def test_tokens_in_and_out(base_url: str, model: str) -> None:
+    client = OpenAI(base_url=base_url, api_key="EMPTY")
+
+    def complete(prompt: str, **extra: object) -> dict[str, Any]:
+        answer = client.completions.create(
+            model=model, prompt=prompt, temperature=0, max_tokens=4, extra_body=extra
+        )
+        return answer.choices[0].model_dump()
+
+    free = complete("The capital of France is", return_token_ids=True)
+    assert free["text"].startswith(" Paris")
+    first = free["token_ids"][0]
+    assert len(free["prompt_token_ids"]) == 5
+    banned = complete("The capital of France is", bad_words=["Paris"])
+    assert not banned["text"].startswith(" Paris")
+    allowed = complete("The capital of France is", allowed_token_ids=[first], ignore_eos=True)
+    assert allowed["text"] == " Paris" * 4
+    cut = complete("x x x x x x x x", truncate_prompt_tokens=3, return_token_ids=True)
+    assert len(cut["prompt_token_ids"]) == 3
+    salted = complete("The capital of France is", cache_salt="mine", priority=0)
+    assert salted["text"] == free["text"]
+
+
+def test_the_endpoints_beside_the_api(server: Server, model: str) -> None:
+    tokens = httpx.post(
+        f"{server.url}/tokenize", json={"model": model, "prompt": "The capital of France"}
+    ).json()
+    assert tokens["count"] == len(tokens["tokens"]) == 4
+    text = httpx.post(
+        f"{server.url}/detokenize", json={"model": model, "tokens": tokens["tokens"]}
+    ).json()
+    assert text["prompt"] == "The capital of France"
+    assert httpx.get(f"{server.url}/version").json()["version"]
+    assert httpx.get(f"{server.url}/ping").status_code == 200
