@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.load.server import running
 from lm_eval import simple_evaluate
 from lm_eval.models.openai_completions import LocalCompletionsAPI
 from lm_eval.tasks import TaskManager
@@ -59,6 +60,22 @@ def loglikelihood(llm: LLM, context: list[int], continuation: list[int]) -> tupl
     return sum(entry.logprob for entry in chosen), all(entry.rank == 1 for entry in chosen)
 
 
+def check_loglikelihoods(result: dict[str, Any], llm: LLM, tokenizer: Tokenizer) -> None:
+    samples = result["samples"]["headway_capitals"]
+    assert len(samples) == 6
+    assert result["results"]["headway_capitals"]["acc,none"] >= 0.5
+    for sample in samples:
+        for (context, continuation), response in zip(
+            sample["arguments"], sample["filtered_resps"], strict=True
+        ):
+            # As lm-eval cuts them: the whole is encoded, then the context taken off.
+            whole = tokenizer.encode(context + continuation)
+            context_ids = tokenizer.encode(context)
+            assert whole[: len(context_ids)] == context_ids
+            expected = loglikelihood(llm, context_ids, whole[len(context_ids) :])
+            assert (float(response[0]), bool(response[1])) == expected
+
+
 @pytest.mark.parametrize("is_tokenized", [True, False])
 def test_loglikelihoods_are_those_of_the_engine(
     is_tokenized: bool,
@@ -81,19 +98,7 @@ def test_loglikelihoods_are_those_of_the_engine(
         tokenized_requests=is_tokenized,
         num_concurrent=4,
     )
-    samples = result["samples"]["headway_capitals"]
-    assert len(samples) == 6
-    assert result["results"]["headway_capitals"]["acc,none"] >= 0.5
-    for sample in samples:
-        for (context, continuation), response in zip(
-            sample["arguments"], sample["filtered_resps"], strict=True
-        ):
-            # As lm-eval cuts them: the whole is encoded, then the context taken off.
-            whole = tokenizer.encode(context + continuation)
-            context_ids = tokenizer.encode(context)
-            assert whole[: len(context_ids)] == context_ids
-            expected = loglikelihood(llm, context_ids, whole[len(context_ids) :])
-            assert (float(response[0]), bool(response[1])) == expected
+    check_loglikelihoods(result, llm, tokenizer)
 
 
 def test_generation(
@@ -116,3 +121,23 @@ def test_generation(
     answers = [s["filtered_resps"][0].strip() for s in result["samples"]["headway_answers"]]
     assert answers[0] == "Paris"
     assert len(answers) == 6
+
+
+def test_the_servers_own_tokenizer(
+    llm: LLM,
+    tokenizer: Tokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`tokenizer_backend=auto` finds /tokenizer_info and needs no tokenizer of its own."""
+    flags = ["--enable-tokenizer-info-endpoint", "--kv-cache-memory-bytes", "256m"]
+    with running(flags) as server:
+        result = run_task(
+            "headway_capitals",
+            tmp_path,
+            monkeypatch,
+            base_url=f"{server.url}/v1/completions",
+            model=server.model(),
+            num_concurrent=4,
+        )
+    check_loglikelihoods(result, llm, tokenizer)
