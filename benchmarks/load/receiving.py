@@ -42,7 +42,9 @@ def receive(port: int, path: str, bodies: Sequence[dict[str, Any]]) -> list[Stre
     """Send all bodies at once, one connection each, and read until every stream is done.
 
     Reads every few milliseconds what has come, and sleeps meanwhile: a client that each arrival
-    wakes takes its core from the server in the middle of a step's tokens. Raises RuntimeError for a stream that breaks off.
+    wakes takes its core from the server in the middle of a step's tokens.
+
+    Raises RuntimeError for a stream that breaks off.
     """
     streams = [Stream() for _ in bodies]
     with selectors.DefaultSelector() as selector:
