@@ -32,7 +32,8 @@ _DRAIN_S = 180.0  # for what is under way when the last client has come
 _RAMP_S = 5.0  # in which the first --streams clients come
 _MAX_GROWTH_MIB = 32.0
 _MAX_HEALTH_S = 1.0
-_FLAGS = ("--kv-cache-memory-bytes", "512MiB")
+_SALTED = 0.4
+_FLAGS = ("--num-gpu-blocks-override", "400", "--max-model-len", "4096")
 
 
 @dataclass
@@ -59,7 +60,7 @@ class Clients:
         item, answer = self.rng.choice(self.pool), Answer()
         began = time.monotonic()
         async with Exchange(self.server.port) as exchange:
-            await exchange.send(item.path, {**item.body, "stream": True})
+            await exchange.send(item.path, self._body(item, is_streamed=True))
             await _expect(exchange, 200)
             first_s = 0.0
             async for _ in growing(exchange, answer):
@@ -71,7 +72,7 @@ class Clients:
     async def stay_unstreamed(self) -> None:
         item, answer = self.rng.choice(self.pool), Answer()
         async with Exchange(self.server.port) as exchange:
-            await exchange.send(item.path, item.body)
+            await exchange.send(item.path, self._body(item, is_streamed=False))
             await _expect(exchange, 200)
             answer.add(json.loads(await exchange.body())["choices"][0])
         self._compare(item, answer, is_whole=True)
@@ -80,7 +81,7 @@ class Clients:
         item, answer = self.rng.choice(self.pool), Answer()
         patience = self.rng.randrange(1, 8)
         async with Exchange(self.server.port) as exchange:
-            await exchange.send(item.path, {**item.body, "stream": True})
+            await exchange.send(item.path, self._body(item, is_streamed=True))
             await _expect(exchange, 200)
             async for _ in growing(exchange, answer):
                 patience -= 1
@@ -93,7 +94,7 @@ class Clients:
         item, wait_s = self.rng.choice(self.pool), self.rng.uniform(0, 0.5)
         is_streamed = self.rng.random() < 0.5
         async with Exchange(self.server.port) as exchange:
-            await exchange.send(item.path, {**item.body, "stream": is_streamed})
+            await exchange.send(item.path, self._body(item, is_streamed=is_streamed))
             await asyncio.sleep(wait_s)
             leave(exchange)
 
@@ -115,6 +116,13 @@ class Clients:
             b"[1, 2]",
         ]
         await self._be_refused(self.rng.choice(bodies))
+
+    def _body(self, item: Item, *, is_streamed: bool) -> dict[str, object]:
+        """Some with a salt of their own: they share no block, and have to be computed afresh."""
+        body = {**item.body, "stream": is_streamed}
+        if self.rng.random() < _SALTED:
+            body["cache_salt"] = f"{self.rng.random()}"
+        return body
 
     async def _be_refused(self, body: dict[str, object] | bytes) -> None:
         async with Exchange(self.server.port) as exchange:
