@@ -33,7 +33,7 @@ _RAMP_S = 5.0  # in which the first --streams clients come
 _MAX_GROWTH_MIB = 32.0
 _MAX_HEALTH_S = 1.0
 _SALTED = 0.4
-_FLAGS = ("--num-gpu-blocks-override", "400", "--max-model-len", "4096")
+_FLAGS = ["--num-gpu-blocks-override", "256", "--max-model-len", "4096", "--max-num-seqs", "128"]
 
 
 @dataclass
