@@ -30,10 +30,11 @@ class ScriptedInbox:
         self._script = self._script[len(due) :]
         return due
 
-    def wait(self):
-        if not self._script:
+    def wait(self, until_ns=None):
+        times = [at for at in (until_ns, *(at for at, _ in self._script[:1])) if at is not None]
+        if not times:
             return False
-        self._clock.advance_to(self._script[0][0])
+        self._clock.advance_to(min(times))
         return True
 
 

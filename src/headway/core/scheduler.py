@@ -6,16 +6,19 @@ from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 
+from headway.core.backlog import Backlog, num_running_tokens
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
 from headway.core.constraints import Constraint
 from headway.core.entrance import Entrance
 from headway.core.events import (
+    AbortCause,
     Aborted,
     Advanced,
     Event,
     Preempted,
     Queued,
+    RefusalCause,
     Rejected,
     Retired,
 )
@@ -30,6 +33,7 @@ from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.stats import SchedulerStats
 from headway.core.step import Blocker, Step, StepResult, sampled_tokens
 from headway.core.step_builder import StepBuilder
+from headway.core.time_limits import TimeKeeper
 
 MAX_STEPS_IN_FLIGHT = 2
 
@@ -63,6 +67,8 @@ class Scheduler:
             config, policies, constraints, self.pool, self._prefix, self._residents
         )
         self._live = LiveSequences()
+        self._time = TimeKeeper()
+        self._backlog = Backlog()
         self._in_flight: deque[Step] = deque()
         self._waiting_reasons: dict[Blocker, int] = {}
         self._num_steps = 0
@@ -72,11 +78,11 @@ class Scheduler:
 
     def add(self, request: Request, now_ns: int) -> list[Event]:
         """Queue the request's sequences, or answer at once why it can never be served."""
-        reason = self._limits.refusal(request)
         if request.request_id in self._live:
             reason = f"request id {request.request_id!r} is in use: send another id"
-        if reason is not None:
-            return [Rejected(request.request_id, reason)]
+            return [Rejected(request.request_id, reason, RefusalCause.ID_IN_USE)]
+        if (refusal := self._limits.refusal(request)) is not None:
+            return [Rejected(request.request_id, refusal, RefusalCause.NEVER_FITS)]
         return [self._enqueue(request, index, now_ns) for index in range(request.sampling.n)]
 
     def _enqueue(self, request: Request, index: int, now_ns: int) -> Queued:
@@ -89,7 +95,12 @@ class Scheduler:
         self._num_sequences += 1
         self._live.add(sequence)
         self._ordering.enqueue(sequence, now_ns)
+        self._backlog.queued(sequence, self._num_cached_tokens(sequence))
+        self._time.queued(sequence)
         return Queued(sequence.sequence_id, request.request_id, index)
+
+    def _num_cached_tokens(self, sequence: Sequence) -> int:
+        return len(self._prefix.find(sequence)) * self.config.block_size
 
     def abort(
         self,
@@ -97,15 +108,25 @@ class Scheduler:
         index: int | None = None,
         reason: FinishReason = FinishReason.ABORT,
         detail: str = "",
+        cause: AbortCause = AbortCause.CLIENT,
     ) -> list[Event]:
         """End a request, or one of its sequences. Nothing happens if it has ended already."""
         events: list[Event] = []
         for sequence in self._live.of(request_id):
             # One that has ended in a static batch answers when its batch does.
             if index in (None, sequence.index) and sequence.status is not SequenceStatus.FINISHED:
-                events.append(Aborted(sequence.sequence_id, request_id, reason, detail))
+                events.append(Aborted(sequence.sequence_id, request_id, reason, detail, cause))
                 events += self._end(sequence)
         return events
+
+    def reset_prefix_cache(self) -> None:
+        """Forget which blocks hold what; the running keep theirs.
+
+        Raises RuntimeError with a step in flight, whose failure would need the names.
+        """
+        if self._in_flight:
+            raise RuntimeError(f"{len(self._in_flight)} steps are in flight: complete them first")
+        self._prefix.reset()
 
     # ---- The decision ----
 
@@ -116,12 +137,19 @@ class Scheduler:
                 f"{len(self._in_flight)} steps are in flight: complete the oldest first"
             )
         step = StepBuilder(index=self._num_steps, max_num_tokens=self.config.max_num_batched_tokens)
+        self._expire(step, now_ns)
         holds_decodes = self._prefill.holds_decodes or self._unit.holds_decodes
         self._continue_running(step, now_ns, holds_decodes=holds_decodes)
         self._admit_waiting(step, now_ns)
         if holds_decodes and step.is_empty:
             self._continue_running(step, now_ns, holds_decodes=False)
         return self._launch(step)
+
+    def _expire(self, step: StepBuilder, now_ns: int) -> None:
+        for sequence, cause, detail in self._time.take_due(now_ns):
+            name = (sequence.sequence_id, sequence.request.request_id)
+            step.expired.append(Aborted(*name, FinishReason.ABORT, detail, cause))
+            step.retired += self._end(sequence)
 
     def _continue_running(self, step: StepBuilder, now_ns: int, *, holds_decodes: bool) -> None:
         for sequence in self._ordering.running(self._residents.running.values(), now_ns):
@@ -147,7 +175,7 @@ class Scheduler:
         if num_missing <= 0:
             return True
         while num_missing > self.pool.num_free:
-            victim = self._victims.choose(self._residents.running)
+            victim = self._victims.choose(self._residents.running, self.pool)
             self._preempt(victim, sequence, step, now_ns)
             if victim is sequence:
                 return False
@@ -161,6 +189,7 @@ class Scheduler:
         num_free_before = self.pool.num_free
         step.retired += self._tell(self._residents.evict(victim))
         self._ordering.requeue(victim, now_ns)
+        self._backlog.queued(victim, self._num_cached_tokens(victim))
         step.preempted.append(
             Preempted(
                 victim.sequence_id,
@@ -176,6 +205,9 @@ class Scheduler:
     def _admit_waiting(self, step: StepBuilder, now_ns: int) -> None:
         for sequence in self._entrance.admit(self._ordering.waiting(now_ns), step):
             self._ordering.remove(sequence)
+            self._backlog.left(sequence)
+            if not sequence.num_preemptions:
+                self._time.admitted(sequence, now_ns)
 
     def _launch(self, builder: StepBuilder) -> Step:
         step = builder.build()
@@ -245,6 +277,7 @@ class Scheduler:
             due = self._residents.retire(sequence, retired)
         else:
             self._ordering.remove(sequence)
+            self._backlog.left(sequence)
             sequence.status = SequenceStatus.FINISHED
         if retired is None:
             self._live.remove(sequence.request.request_id, sequence.sequence_id)
@@ -277,21 +310,25 @@ class Scheduler:
         return tuple(self._in_flight)
 
     def stats(self) -> SchedulerStats:
+        running = self._residents.running.values()
         return SchedulerStats(
             num_running=self.num_running,
             num_waiting=self.num_waiting,
             num_total_blocks=self.pool.num_blocks,
             num_held_blocks=self.pool.num_held,
             num_cached_blocks=self.pool.num_cached,
-            num_resident_tokens=sum(
-                sequence.num_computed_tokens for sequence in self._residents.running.values()
-            ),
+            num_resident_tokens=sum(sequence.num_computed_tokens for sequence in running),
+            num_backlog_tokens=self._backlog.num_waiting_tokens + num_running_tokens(running),
             waiting_reasons=self.waiting_reasons(),
         )
 
     def waiting_reasons(self) -> Mapping[Blocker, int]:
         """How many wait for what, as of the latest step."""
         return dict(self._waiting_reasons)
+
+    def next_due_ns(self) -> int | None:
+        """When a time limit ends somebody next, if nothing else happens; None for never."""
+        return self._time.next_due_ns()
 
     def live_request_ids(self) -> list[str]:
         """Requests with a sequence that has not ended, in order of arrival."""
