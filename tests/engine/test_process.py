@@ -236,3 +236,44 @@ def test_an_idle_wait_ends_when_a_time_limit_is_due_or_something_comes() -> None
         assert inbox.take() == []
         assert not inbox.wait(due_ns)
     sockets.term()
+
+
+def test_left_alone_by_the_api_process_it_goes_at_once_and_tidies_up(
+    tmp_path: Path, tiny_source: ModelSource
+) -> None:
+    """The process in between is the API process that is killed."""
+    folder = tmp_path / "sockets"
+    folder.mkdir()
+    addresses = [f"ipc://{folder}/{name}" for name in ("to", "from")]
+    config = json.dumps({"model": str(tiny_source.path), "num_gpu_blocks_override": 64})
+    words = [sys.executable, "-m", "headway.engine.process", "--config", config]
+    words += ["--to-engine", addresses[0], "--from-engine", addresses[1], "--parent-pid"]
+    code = (
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([*sys.argv[1:], str(os.getpid())])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    sockets = zmq.Context()
+    with sockets.socket(zmq.PUSH) as to_engine, sockets.socket(zmq.PULL) as from_engine:
+        to_engine.set(zmq.LINGER, 0)
+        to_engine.bind(addresses[0])
+        from_engine.bind(addresses[1])
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+        parent = subprocess.Popen(
+            [sys.executable, "-c", code, *words], env=environment, stdout=subprocess.PIPE
+        )
+        assert parent.stdout is not None
+        engine_pid = int(parent.stdout.readline())
+        assert from_engine.poll(WAIT_MS)
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+        deadline = time.monotonic() + 5
+        while folder.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not folder.exists()
+        while Path(f"/proc/{engine_pid}/exe").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not Path(f"/proc/{engine_pid}/exe").exists()
+    sockets.term()
