@@ -47,6 +47,7 @@ def create_app(
         },
     )
     client.add_fold(folded)
+    client.brakes.limit(settings.max_num_queued_reqs, settings.max_num_queued_tokens)
     app = FastAPI(title="Headway", version=__version__)
     app.state.frontend = Frontend(client, tokenizer, template, settings, folded)
     for module in (completions, chat, models, health, metrics):
@@ -87,7 +88,7 @@ def _add_error_shapes(app: FastAPI) -> None:
     async def on_api_error(request: Request, error: ApiError) -> Response:
         if error.problem is Problem.CLIENT_GONE:
             _log.info("client gone: %s %s", request.method, request.url.path)
-        return JSONResponse(error.body(), error.status)
+        return JSONResponse(error.body(), error.status, error.headers)
 
     @app.exception_handler(ClientDisconnect)
     async def on_disconnect(request: Request, error: ClientDisconnect) -> Response:

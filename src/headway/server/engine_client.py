@@ -15,8 +15,10 @@ from typing import Protocol
 import zmq
 import zmq.asyncio
 
-from headway.core.events import Event
+from headway.core.events import Event, RefusalCause, Rejected
 from headway.core.request import FinishReason, Request
+from headway.server.brakes import Brakes
+from headway.server.ledger import Ledger
 from headway.server.liveness import Health, Liveness
 from headway.server.subscription import EngineDeadError, Subscription, UpdateRouter
 from headway.wire import (
@@ -25,6 +27,7 @@ from headway.wire import (
     FailedMessage,
     FromEngine,
     ReadyMessage,
+    ResetPrefixCacheMessage,
     ShutdownMessage,
     SubmitMessage,
     TurnMessage,
@@ -72,7 +75,9 @@ class EngineClient:
         self._receiver.bind(from_engine)
         self._process = start_engine(to_engine, from_engine)
         self._router = UpdateRouter()
-        self._folds: list[Fold] = []
+        self._ledger = Ledger()
+        self.brakes = Brakes(self._ledger)
+        self._folds: list[Fold] = [self._ledger, self.brakes]
         self._tasks: list[asyncio.Task[None]] = []
         self._liveness = Liveness(time.monotonic_ns())
         self._facts: EngineFacts | None = None
@@ -102,10 +107,30 @@ class EngineClient:
         ]
         return self._facts
 
+    def check_room(self, num_sequences: int) -> None:
+        """Raises QueueFullError where `submit` of so many sequences would, before any work."""
+        self.brakes.check(num_sequences)
+
+    def retry_after_s(self) -> int:
+        """When it is worth trying again, from the measured rate; whole seconds."""
+        return self.brakes.retry_after_s()
+
+    def reset_prefix_cache(self) -> None:
+        """Tell the engine to forget which blocks hold what."""
+        self._send(encode(ResetPrefixCacheMessage()))
+
     def submit(self, requests: Sequence[Request]) -> Subscription:
-        """Hand the requests to the engine. Raises EngineDeadError when there is none any more."""
+        """Hand the requests to the engine, all or none.
+
+        An id that is in use is answered by the subscription's first update, a Rejected. Raises
+        EngineDeadError when there is no engine, QueueFullError when the brakes say so.
+        """
         if self._liveness.death is not None:
             raise EngineDeadError(self._liveness.death)
+        taken = [request for request in requests if request.request_id in self._ledger]
+        if taken:
+            return Subscription.refused(_id_in_use(taken[0]), self._router)
+        self.brakes.check(sum(request.sampling.n for request in requests))
         messages = [encode(SubmitMessage(request)) for request in requests]  # may raise: first
         now_ns = time.monotonic_ns()
         if not self._has_work():
@@ -189,6 +214,14 @@ class EngineClient:
         if self._liveness.death is None:
             self._liveness.death = reason
             self._router.fail_all(EngineDeadError(reason))
+
+
+def _id_in_use(request: Request) -> Rejected:
+    return Rejected(
+        request.request_id,
+        f"a request with the id {request.request_id!r} is under way: send another id, or wait",
+        RefusalCause.ID_IN_USE,
+    )
 
 
 def _obituary(process: subprocess.Popen[bytes]) -> str:

@@ -24,7 +24,11 @@ Withdraw = Callable[[str, int | None, FinishReason], None]
 
 
 class EngineDeadError(Exception):
-    """The engine is gone; the message says how."""
+    """The engine is gone; the message says how. `retry_after_s`: None where none will come."""
+
+    def __init__(self, message: str, retry_after_s: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 @dataclass(slots=True)
@@ -52,6 +56,13 @@ class Subscription:
         self._updates: asyncio.Queue[Update | EngineDeadError] = asyncio.Queue()
         self._router = router
         self._withdraw = withdraw
+
+    @classmethod
+    def refused(cls, rejection: Rejected, router: UpdateRouter) -> Subscription:
+        """One that never reached the engine and has its refusal as its only update."""
+        subscription = cls((), router, lambda *_: None)
+        subscription._updates.put_nowait(rejection)
+        return subscription
 
     async def get(self) -> Update:
         """The next update. Raises EngineDeadError."""
