@@ -14,11 +14,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway import __version__
 from headway.insight.metrics import Metrics
+from headway.insight.timeline import Timelines
 from headway.server.config import AppSettings
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
 from headway.server.frontend import Frontend
-from headway.server.routes import chat, completions, health, metrics, models
+from headway.server.openapi import describe
+from headway.server.routes import (
+    cache,
+    chat,
+    completions,
+    health,
+    metrics,
+    models,
+    responses,
+    tokens,
+)
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
 
@@ -49,10 +60,13 @@ def create_app(
     client.add_fold(folded)
     client.brakes.limit(settings.max_num_queued_reqs, settings.max_num_queued_tokens)
     app = FastAPI(title="Headway", version=__version__)
-    app.state.frontend = Frontend(client, tokenizer, template, settings, folded)
-    for module in (completions, chat, models, health, metrics):
+    timelines = Timelines()
+    client.add_fold(timelines)
+    app.state.frontend = Frontend(client, tokenizer, template, settings, folded, timelines)
+    for module in (completions, chat, responses, tokens, models, health, metrics, cache):
         app.include_router(module.router)
     _add_error_shapes(app)
+    describe(app)
     if settings.api_keys:
         app.add_middleware(KeyCheck, keys=settings.api_keys)
     return app
