@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from headway import __version__
 from headway.insight.metrics import Metrics
+from headway.insight.timeline import Timelines
 from headway.server.access import BodyLimit, KeyCheck
 from headway.server.config import AppSettings
 from headway.server.doors import AccessLog, Doors, Traffic
@@ -17,8 +18,18 @@ from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
 from headway.server.frontend import Frontend
 from headway.server.middleware import add_middleware
+from headway.server.openapi import describe
 from headway.server.request_log import RequestLog
-from headway.server.routes import chat, completions, health, metrics, models
+from headway.server.routes import (
+    cache,
+    chat,
+    completions,
+    health,
+    metrics,
+    models,
+    responses,
+    tokens,
+)
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
 
@@ -47,16 +58,19 @@ def create_app(
     if settings.enable_log_requests:
         client.add_fold(RequestLog(tokenizer, settings.max_log_len))
     client.brakes.limit(settings.max_num_queued_reqs, settings.max_num_queued_tokens)
+    timelines = Timelines()
+    client.add_fold(timelines)
     app = FastAPI(
         title="Headway",
         version=__version__,
         root_path=settings.root_path,
         openapi_url=None if settings.disable_docs else "/openapi.json",
     )
-    app.state.frontend = Frontend(client, tokenizer, template, settings, folded)
-    for module in (completions, chat, models, health, metrics):
+    app.state.frontend = Frontend(client, tokenizer, template, settings, folded, timelines)
+    for module in (completions, chat, responses, tokens, models, health, metrics, cache):
         app.include_router(module.router)
     _add_error_shapes(app)
+    describe(app)
     _add_layers(app, client, settings)
     return app
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, cast
+
+import msgspec
+
+from headway.server.schema.answers import ErrorAnswer, ErrorBody
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +75,12 @@ class ApiError(Exception):
     def headers(self) -> dict[str, str]:
         return {} if self.retry_after_s is None else {"retry-after": str(self.retry_after_s)}
 
-    def body(self) -> dict[str, Any]:
+    def answer(self) -> ErrorAnswer:
         kind = self.problem.value
-        return {
-            "error": {
-                "message": self.message,
-                "type": kind.type,
-                "param": self.param,
-                "code": kind.code,
-            }
-        }
+        return ErrorAnswer(ErrorBody(self.message, kind.type, self.param, kind.code))
+
+    def body(self) -> dict[str, Any]:
+        return cast(dict[str, Any], msgspec.to_builtins(self.answer()))
 
 
 def invalid_value(message: str, param: str) -> ApiError:

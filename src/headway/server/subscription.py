@@ -71,6 +71,17 @@ class Subscription:
             raise update
         return update
 
+    def ready(self) -> list[Update]:
+        """What has come already, without waiting; an EngineDeadError is left for `get`."""
+        updates: list[Update] = []
+        while not self._updates.empty():
+            update = self._updates.get_nowait()
+            if isinstance(update, EngineDeadError):
+                self._updates.put_nowait(update)  # nothing comes after it
+                break
+            updates.append(update)
+        return updates
+
     def withdraw(self, request_id: str, index: int, reason: FinishReason) -> None:
         """End one sequence; its terminal event still comes."""
         self._withdraw(request_id, index, reason)
