@@ -231,6 +231,7 @@ class FakeEngine:
             num_held_blocks=len(self.streams),
             num_cached_blocks=0,
             num_resident_tokens=sum(s.num_out for s in self.streams),
+            num_backlog_tokens=self.args.backlog,
         )
         self.say(TurnMessage(time.monotonic_ns(), pack_events(events), logprobs, stats))
 
@@ -246,6 +247,7 @@ def main() -> None:
     parser.add_argument("from_engine")
     parser.add_argument("--log", required=True)
     parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--backlog", type=int, default=0)
     parser.add_argument("--cached", type=int, default=0)
     parser.add_argument("--fail")
     parser.add_argument("--die-after", type=int)

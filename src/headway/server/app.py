@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from headway import __version__
 from headway.insight.metrics import Metrics
 from headway.insight.timeline import Timelines
-from headway.server.access import BodyLimit, KeyCheck
+from headway.server.access import BodyLimit, KeyCheck, RootPath
 from headway.server.config import AppSettings
 from headway.server.doors import AccessLog, Doors, Traffic
 from headway.server.engine_client import EngineClient
@@ -63,7 +63,6 @@ def create_app(
     app = FastAPI(
         title="Headway",
         version=__version__,
-        root_path=settings.root_path,
         openapi_url=None if settings.disable_docs else "/openapi.json",
     )
     app.state.frontend = Frontend(client, tokenizer, template, settings, folded, timelines)
@@ -95,6 +94,8 @@ def _add_layers(app: FastAPI, client: EngineClient, settings: AppSettings) -> No
     app.add_middleware(Doors, client=client, traffic=app.state.traffic)
     if settings.is_access_logged:
         app.add_middleware(AccessLog, hidden_paths=settings.hidden_paths)
+    if settings.root_path:
+        app.add_middleware(RootPath, prefix=settings.root_path)
 
 
 def _add_error_shapes(app: FastAPI) -> None:
