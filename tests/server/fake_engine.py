@@ -105,6 +105,7 @@ class FakeEngine:
         self.outbox.send(encode(message))  # type: ignore[arg-type]
 
     def run(self) -> None:
+        time.sleep(self.args.load)
         if self.args.fail:
             self.say(FailedMessage(self.args.fail))
             return
@@ -250,6 +251,7 @@ def main() -> None:
     parser.add_argument("--backlog", type=int, default=0)
     parser.add_argument("--cached", type=int, default=0)
     parser.add_argument("--fail")
+    parser.add_argument("--load", type=float, default=0.0)
     parser.add_argument("--die-after", type=int)
     parser.add_argument("--hang-after", type=int)
     parser.add_argument("--alive-every", type=float, default=1.0)
