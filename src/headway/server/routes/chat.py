@@ -43,7 +43,7 @@ router = APIRouter()
 
 @router.post(
     "/v1/chat/completions",
-    **documented(ChatCompletion, ChatBody, stream=ChatChunk, problems=GENERATION_PROBLEMS),
+    **documented(ChatCompletion, ChatBody, stream=[ChatChunk], problems=GENERATION_PROBLEMS),
 )
 async def create_chat_completion(http: HttpRequest) -> Response:
     """Answer a conversation, n choices; see the OpenAI API."""

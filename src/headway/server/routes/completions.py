@@ -39,7 +39,7 @@ router = APIRouter()
 
 @router.post(
     "/v1/completions",
-    **documented(Completion, CompletionBody, stream=Completion, problems=GENERATION_PROBLEMS),
+    **documented(Completion, CompletionBody, stream=[Completion], problems=GENERATION_PROBLEMS),
 )
 async def create_completion(http: HttpRequest) -> Response:
     """Complete one or several prompts, n choices each; see the OpenAI API."""

@@ -25,7 +25,7 @@ from headway.server.params import clamped_header
 from headway.server.responses_writer import ResponsesWriter
 from headway.server.schema.bodies import ChatBody
 from headway.server.schema.fields import UNSUPPORTED_RESPONSES
-from headway.server.schema.responses import ResponseEvent, ResponseObject, ResponsesBody
+from headway.server.schema.responses import EVENTS, ResponseObject, ResponsesBody
 
 router = APIRouter()
 _SHARED = (
@@ -50,7 +50,7 @@ _TEXT_PARTS = ("text", "input_text", "output_text")
 
 @router.post(
     "/v1/responses",
-    **documented(ResponseObject, ResponsesBody, stream=ResponseEvent, problems=GENERATION_PROBLEMS),
+    **documented(ResponseObject, ResponsesBody, stream=EVENTS, problems=GENERATION_PROBLEMS),
 )
 async def create_response(http: HttpRequest) -> Response:
     """Answer an input; the client keeps the conversation."""
