@@ -1,9 +1,9 @@
 """A request's time cut into spans that leave nothing out.
 
-    arrival                                                                       delivered
-    | queue | prefill | prefill_wait | prefill | decode | preempted | recompute | decode | delivery |
+    arrival                                                                 delivered
+    | queue | prefill | prefill_wait | prefill | decode | preempted | ... | delivery |
 
-One chunk is one prefill span, or recompute after a preemption; the time between two chunks, in
+One chunk is one prefill span, or a recompute span after a preemption; the time between two chunks, in
 which others were computed, is named so. A sequence's spans follow each other without a gap, so
 their durations add up to its end-to-end time.
 """
