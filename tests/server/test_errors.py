@@ -77,7 +77,6 @@ CASES: list[tuple[str, Any, int, str, str | None]] = [
     ),
     (CHAT, {"messages": HI, "guided_json": {"a": 1}}, 400, "unsupported_parameter", "guided_json"),
     (CHAT, {"messages": HI, "top_logprobs": 2}, 400, "invalid_value", "top_logprobs"),
-    (CHAT, {"messages": HI, "echo": True}, 400, "unsupported_parameter", "echo"),
     ("/v1/nothing", {}, 404, "not_found", None),
     ("/health", {}, 405, "method_not_allowed", None),
 ]
