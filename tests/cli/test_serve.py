@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from headway.cli import chat
-from headway.cli.serve import _listen
+from headway.cli.listening import listening
 from headway.server.config import ServerConfig
 
 SCRIPT = [sys.executable, "-m", "tests.cli.serve_fake"]
@@ -101,7 +101,7 @@ def test_a_killed_server_leaves_no_engine(tmp_path: Path) -> None:
 
 def test_accepted_connections_send_small_answers_at_once() -> None:
     """asyncio sets TCP_NODELAY only where the socket names its protocol."""
-    with _listen(ServerConfig(host="127.0.0.1", port=0)) as listener:
+    with listening(ServerConfig(host="127.0.0.1", port=0)) as listener:
         assert listener.proto == socket.IPPROTO_TCP
 
 

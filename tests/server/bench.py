@@ -85,8 +85,14 @@ def live_server(
     ready = threading.Event()
     found: dict[str, Any] = {}
 
+    client_settings = {
+        name: settings.pop(name)
+        for name in ("restart_limit", "health_timeout_s")
+        if name in settings
+    }
+
     async def serve() -> None:
-        client = EngineClient(fake_engine.start(log, *engine_flags))
+        client = EngineClient(fake_engine.start(log, *engine_flags), **client_settings)
         try:
             await client.wait_ready()
             names = settings.pop("served_model_names", ("echo", "echo-2"))

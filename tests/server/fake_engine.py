@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import zmq
 from headway.core.events import Aborted, Admitted, Advanced, Event, Queued, Rejected, Retired
 from headway.core.request import FinishReason, Request
 from headway.wire import (
+    AliveMessage,
     EngineFacts,
     EngineStats,
     FailedMessage,
@@ -83,7 +85,7 @@ class Stream:
 class FakeEngine:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
-        sockets = zmq.Context()
+        self.sockets = sockets = zmq.Context()
         self.inbox = sockets.socket(zmq.PULL)
         self.outbox = sockets.socket(zmq.PUSH)
         for socket in (self.inbox, self.outbox):
@@ -96,6 +98,7 @@ class FakeEngine:
         self.step_index = 0
         self.num_tokens = 0
         self.is_open = True
+        self.step_began_ns: int | None = None
         self.parent = os.getppid()
 
     def say(self, message: object) -> None:
@@ -106,6 +109,7 @@ class FakeEngine:
             self.say(FailedMessage(self.args.fail))
             return
         self.say(ReadyMessage(FACTS))
+        threading.Thread(target=self.keep_saying_alive, daemon=True).start()
         while self.is_open and os.getppid() == self.parent:
             events = self.take()
             logprobs: list[SequenceLogprobs] = []
@@ -115,6 +119,17 @@ class FakeEngine:
                 self.tell(events, logprobs)
             if self.args.delay:
                 time.sleep(self.args.delay)
+
+    def keep_saying_alive(self) -> None:
+        """Also during a step, as the real one does."""
+        outbox = self.sockets.socket(zmq.PUSH)
+        outbox.connect(self.args.from_engine)
+        while True:
+            alive = AliveMessage(
+                time.monotonic_ns(), self.step_index, self.step_began_ns, len(self.streams)
+            )
+            outbox.send(encode(alive))
+            time.sleep(self.args.alive_every)
 
     def take(self) -> list[Event]:
         events: list[Event] = []
@@ -165,11 +180,13 @@ class FakeEngine:
         return [Aborted(s.sequence_id, request_id, reason) for s in gone]
 
     def step(self, events: list[Event], logprobs: list[SequenceLogprobs]) -> None:
+        self.step_began_ns = time.monotonic_ns()
         if self.args.hang_after is not None and self.num_tokens >= self.args.hang_after:
             time.sleep(20)
         self.step_index += 1
         for stream in list(self.streams):
             self.advance(stream, events, logprobs)
+        self.step_began_ns = None
         if self.args.die_after is not None and self.num_tokens >= self.args.die_after:
             self.tell(events, logprobs)
             time.sleep(0.05)
@@ -233,6 +250,7 @@ def main() -> None:
     parser.add_argument("--fail")
     parser.add_argument("--die-after", type=int)
     parser.add_argument("--hang-after", type=int)
+    parser.add_argument("--alive-every", type=float, default=1.0)
     parser.add_argument("--chatty", action="store_true")
     FakeEngine(parser.parse_args()).run()
 

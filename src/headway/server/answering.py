@@ -77,6 +77,7 @@ async def answer(
     headers: Mapping[str, str],
 ) -> Response:
     """Hand the requests to the engine and send what comes. Raises ApiError."""
+    http.state.request_id = requests[0].request_id  # for the access log
     call = frontend.open_call(requests, delivery)
     try:
         writer = make_writer(call)

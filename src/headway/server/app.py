@@ -1,25 +1,25 @@
-"""The FastAPI application: routes, the key at the door, and errors in one shape."""
+"""The FastAPI application: routes, the layers round them, and errors in one shape."""
 
 from __future__ import annotations
 
-import hmac
-import logging
-
 from fastapi import FastAPI
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway import __version__
 from headway.insight.metrics import Metrics
 from headway.insight.timeline import Timelines
+from headway.server.access import BodyLimit, KeyCheck
 from headway.server.config import AppSettings
+from headway.server.doors import AccessLog, Doors, Traffic
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
 from headway.server.frontend import Frontend
+from headway.server.middleware import add_middleware
 from headway.server.openapi import describe
+from headway.server.request_log import RequestLog
 from headway.server.routes import (
     cache,
     chat,
@@ -32,9 +32,6 @@ from headway.server.routes import (
 )
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
-
-_log = logging.getLogger("headway")
-_OPEN_PATHS = frozenset({"/health"})
 
 
 def create_app(
@@ -58,50 +55,51 @@ def create_app(
         },
     )
     client.add_fold(folded)
+    if settings.enable_log_requests:
+        client.add_fold(RequestLog(tokenizer, settings.max_log_len))
     client.brakes.limit(settings.max_num_queued_reqs, settings.max_num_queued_tokens)
-    app = FastAPI(title="Headway", version=__version__)
     timelines = Timelines()
     client.add_fold(timelines)
+    app = FastAPI(
+        title="Headway",
+        version=__version__,
+        root_path=settings.root_path,
+        openapi_url=None if settings.disable_docs else "/openapi.json",
+    )
     app.state.frontend = Frontend(client, tokenizer, template, settings, folded, timelines)
     for module in (completions, chat, responses, tokens, models, health, metrics, cache):
         app.include_router(module.router)
     _add_error_shapes(app)
     describe(app)
-    if settings.api_keys:
-        app.add_middleware(KeyCheck, keys=settings.api_keys)
+    _add_layers(app, client, settings)
     return app
 
 
-class KeyCheck:
-    """Every path but /health needs `Authorization: Bearer <key>`."""
-
-    def __init__(self, app: ASGIApp, keys: tuple[str, ...]) -> None:
-        self._app = app
-        self._keys = [key.encode() for key in keys]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in _OPEN_PATHS or self._is_known(scope):
-            await self._app(scope, receive, send)
-            return
-        error = ApiError(
-            Problem.INVALID_KEY, "a valid API key is needed: send Authorization: Bearer <key>"
+def _add_layers(app: FastAPI, client: EngineClient, settings: AppSettings) -> None:
+    """Each goes round those before it: what is added last is met first."""
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    if settings.api_keys:
+        open_paths = ("/metrics",) if settings.is_metrics_open else ()
+        app.add_middleware(KeyCheck, keys=settings.api_keys, open_paths=open_paths)
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allowed_origins,
+            allow_methods=settings.allowed_methods,
+            allow_headers=settings.allowed_headers,
+            allow_credentials=settings.allow_credentials,
         )
-        response = JSONResponse(error.body(), error.status, {"www-authenticate": "Bearer"})
-        await response(scope, receive, send)
-
-    def _is_known(self, scope: Scope) -> bool:
-        scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
-        # Every key is compared, each in constant time: nothing is learned from how long it took.
-        raw = given.strip().encode("latin-1")  # as it came: headers are bytes, read as latin-1
-        matches = [hmac.compare_digest(raw, key) for key in self._keys]
-        return scheme.lower() == "bearer" and any(matches)
+    for path in settings.middleware:
+        add_middleware(app, path)
+    app.state.traffic = Traffic()
+    app.add_middleware(Doors, client=client, traffic=app.state.traffic)
+    if settings.is_access_logged:
+        app.add_middleware(AccessLog, hidden_paths=settings.hidden_paths)
 
 
 def _add_error_shapes(app: FastAPI) -> None:
     @app.exception_handler(ApiError)
     async def on_api_error(request: Request, error: ApiError) -> Response:
-        if error.problem is Problem.CLIENT_GONE:
-            _log.info("client gone: %s %s", request.method, request.url.path)
         return JSONResponse(error.body(), error.status, error.headers)
 
     @app.exception_handler(ClientDisconnect)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -64,10 +65,14 @@ class Frontend:
 
     @property
     def system_fingerprint(self) -> str | None:
-        if self.settings.fingerprint_mode == "none":
-            return None
+        mode = self.settings.fingerprint_mode
+        if mode in ("none", "custom"):
+            return self.settings.fingerprint_value
         facts = self.client.facts
-        return f"headway-{facts.backend}-{facts.dtype}".replace("/", "-")
+        full = f"headway-{facts.backend}-{facts.dtype}".replace("/", "-")
+        if mode == "hash":
+            return f"headway-{hashlib.sha256(full.encode()).hexdigest()[:8]}"
+        return full
 
     async def read(self, http: HttpRequest, body_type: type[Body], **rules: Any) -> Parsed[Body]:
         """Raises ApiError; a body that is too long is refused before it is held."""

@@ -18,6 +18,8 @@ async def reset_prefix_cache(http: HttpRequest) -> Response:
     """Forget which blocks hold what; running requests keep theirs."""
     frontend = frontend_of(http)
     if not frontend.settings.is_debug:
-        raise ApiError(Problem.NOT_FOUND, "this is closed: start the server in debug mode")
+        raise ApiError(
+            Problem.NOT_FOUND, "this is closed: start the server with --enable-dev-endpoints"
+        )
     frontend.client.reset_prefix_cache()
     return Response()
