@@ -17,7 +17,7 @@ from headway.server.schema.fields import LABELS, NO_EFFECT
 
 _REF = "#/components/schemas/{name}"
 # What routes refer to; what these refer to comes along.
-_STRUCTS = (
+_STRUCTS: tuple[type[msgspec.Struct], ...] = (
     answers.Completion,
     answers.ChatCompletion,
     answers.ChatChunk,
@@ -152,7 +152,7 @@ def _event(structs: Sequence[type[msgspec.Struct]]) -> dict[str, Any]:
     data = {
         "type": "string",
         "contentMediaType": "application/json",
-        "contentSchema": {"anyOf": [_ref(struct) for struct in (*structs, ErrorAnswer)]},
+        "contentSchema": {"anyOf": [*map(_ref, structs), _ref(ErrorAnswer)]},
     }
     return {
         "type": "object",

@@ -156,4 +156,10 @@ class TextDoneEvent(Struct, kw_only=True):
     logprobs: list[dict[str, Any]] = []
 
 
-EVENTS = (ResponseEvent, OutputItemEvent, ContentPartEvent, TextDeltaEvent, TextDoneEvent)
+EVENTS: tuple[type[Struct], ...] = (
+    ResponseEvent,
+    OutputItemEvent,
+    ContentPartEvent,
+    TextDeltaEvent,
+    TextDoneEvent,
+)
