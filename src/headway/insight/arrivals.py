@@ -11,10 +11,11 @@ from headway.core.request import Request
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrival:
-    """A request and when it came, in nanoseconds."""
+    """A request, when it came, in nanoseconds, and what its fold wants to remember with it."""
 
     request: Request
     arrival_ns: int
+    origin: object = None
 
 
 class Arrivals:
@@ -31,8 +32,8 @@ class Arrivals:
     def __len__(self) -> int:
         return len(self._submitted) + len(self._opened)
 
-    def submit(self, request: Request, now_ns: int) -> None:
-        arrival = Arrival(request, request.arrival_ns or now_ns)
+    def submit(self, request: Request, now_ns: int, origin: object = None) -> None:
+        arrival = Arrival(request, request.arrival_ns or now_ns, origin)
         self._submitted.setdefault(request.request_id, deque()).append(arrival)
 
     def queued(self, event: Queued) -> Arrival | None:

@@ -19,6 +19,7 @@ from headway.server.errors import ApiError, Problem
 from headway.server.frontend import Frontend
 from headway.server.middleware import add_middleware
 from headway.server.openapi import describe
+from headway.server.request_ids import RequestIdHeaders
 from headway.server.request_log import RequestLog
 from headway.server.routes import (
     cache,
@@ -88,6 +89,8 @@ def _add_layers(app: FastAPI, client: EngineClient, settings: AppSettings) -> No
             allow_headers=settings.allowed_headers,
             allow_credentials=settings.allow_credentials,
         )
+    if settings.enable_request_id_headers:
+        app.add_middleware(RequestIdHeaders)
     for path in settings.middleware:
         add_middleware(app, path)
     app.state.traffic = Traffic()
