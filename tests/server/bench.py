@@ -18,7 +18,7 @@ import uvicorn
 from headway.server.app import create_app
 from headway.server.config import AppSettings
 from headway.server.connections import ConnectionLimits, watched
-from headway.server.engine_client import EngineClient
+from headway.server.engine_client import EngineClient, StartEngine
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
 from tests.server import fake_engine
@@ -80,7 +80,11 @@ def _taken(settings: dict[str, Any], *names: str) -> dict[str, Any]:
 
 @contextmanager
 def live_server(
-    directory: Path, *engine_flags: str, template: str | None = TEMPLATE, **settings: Any
+    directory: Path,
+    *engine_flags: str,
+    template: str | None = TEMPLATE,
+    start_engine: StartEngine | None = None,
+    **settings: Any,
 ) -> Iterator[LiveServer]:
     log = directory / "commands.jsonl"
     # Named, so that asyncio sets TCP_NODELAY: else every answer waits 40 ms for an acknowledgement.
@@ -91,11 +95,12 @@ def live_server(
     ready = threading.Event()
     found: dict[str, Any] = {}
 
+    start = start_engine or fake_engine.start(log, *engine_flags)
     client_settings = _taken(settings, "restart_limit", "health_timeout_s")
     limits = _taken(settings, "read_timeout_s", "write_timeout_s", "max_connections")
 
     async def serve() -> None:
-        client = EngineClient(fake_engine.start(log, *engine_flags), **client_settings)
+        client = EngineClient(start, **client_settings)
         try:
             await client.wait_ready()
             names = settings.pop("served_model_names", ("echo", "echo-2"))

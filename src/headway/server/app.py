@@ -13,7 +13,7 @@ from headway.insight.metrics import Metrics
 from headway.insight.timeline import Timelines
 from headway.server.access import BodyLimit, KeyCheck, RootPath
 from headway.server.config import AppSettings
-from headway.server.doors import AccessLog, Doors, Traffic
+from headway.server.doors import Doors, Traffic, Visits
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
 from headway.server.frontend import Frontend
@@ -71,11 +71,11 @@ def create_app(
         app.include_router(module.router)
     _add_error_shapes(app)
     describe(app)
-    _add_layers(app, client, settings)
+    _add_layers(app, client, folded, settings)
     return app
 
 
-def _add_layers(app: FastAPI, client: EngineClient, settings: AppSettings) -> None:
+def _add_layers(app: FastAPI, client: EngineClient, folded: Metrics, settings: AppSettings) -> None:
     """Each goes round those before it: what is added last is met first."""
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     if settings.api_keys:
@@ -95,8 +95,12 @@ def _add_layers(app: FastAPI, client: EngineClient, settings: AppSettings) -> No
         add_middleware(app, path)
     app.state.traffic = Traffic()
     app.add_middleware(Doors, client=client, traffic=app.state.traffic)
-    if settings.is_access_logged:
-        app.add_middleware(AccessLog, hidden_paths=settings.hidden_paths)
+    app.add_middleware(
+        Visits,
+        on_visit=folded.on_http,
+        hidden_paths=settings.hidden_paths,
+        is_logged=settings.is_access_logged,
+    )
     if settings.root_path:
         app.add_middleware(RootPath, prefix=settings.root_path)
 
