@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from headway.core.config import SchedulerConfig
 from headway.core.events import Event
-from headway.core.request import FinishReason, Request, SamplingParams
+from headway.core.request import FinishReason, Request, SamplingParams, TimeLimits
 from headway.core.scheduler import Scheduler
 from headway.core.step import Step, StepResult
 from headway.drive.clock import VirtualClock
 from headway.drive.loop import EngineLoop
 from headway.drive.ports import Command, Submit, Withdraw
+from headway.drive.record import StepRecord
 from headway.engine.build import read_stats
 from headway.wire import EngineStats, StepTrace
 
@@ -42,6 +43,8 @@ class Happening:
     stops: bool = False
     withdraws: bool = False
     reason: FinishReason = FinishReason.ABORT
+    limits: TimeLimits = TimeLimits()
+    priority: int = 0
 
 
 HAPPENINGS = st.lists(
@@ -54,6 +57,14 @@ HAPPENINGS = st.lists(
         stops=st.booleans(),
         withdraws=st.sampled_from([False, False, False, True]),
         reason=st.sampled_from([FinishReason.ABORT, FinishReason.STOP]),
+        priority=st.integers(0, 2),
+        limits=st.sampled_from(
+            [
+                *[TimeLimits()] * 3,
+                TimeLimits(max_queue_ns=12 * MS, max_run_ns=20 * MS),
+                TimeLimits(deadline_ns=1040 * MS),
+            ]
+        ),
     ),
     max_size=14,
 )
@@ -61,6 +72,7 @@ FAILING_STEPS = st.sets(st.integers(0, 30), max_size=2)
 CONFIGS = st.builds(
     SchedulerConfig,
     max_num_seqs=st.integers(1, 5),
+    ordering=st.sampled_from(["fcfs", "priority"]),
     max_num_batched_tokens=st.sampled_from([3, 8, 64]),
     block_size=st.sampled_from([1, 2, 4]),
     max_model_len=st.just(44),
@@ -81,10 +93,12 @@ class Script:
         self._left = self._left[len(due) :]
         return [command for happening in due for command in self._world.ask(happening)]
 
-    def wait(self) -> bool:
-        if self._left:
-            self._world.clock.advance_to(self._left[0].at_ns)
-        return bool(self._left)
+    def wait(self, until_ns: int | None = None) -> bool:
+        times = [happening.at_ns for happening in self._left[:1]]
+        times += [] if until_ns is None else [until_ns]
+        if times:
+            self._world.clock.advance_to(min(times))
+        return bool(times)
 
 
 @dataclass(eq=False)
@@ -108,6 +122,7 @@ class World:
             inbox=Script(self, happenings),
             executor=self,
             listeners=[self],
+            step_listeners=[self],
         ).run()
 
     def ask(self, happening: Happening) -> list[Command]:
@@ -120,6 +135,8 @@ class World:
             sampling=SamplingParams(n=happening.n, max_tokens=happening.max_tokens),
             stop_token_ids=frozenset([STOP_TOKEN_ID] if happening.stops else []),
             arrival_ns=happening.at_ns,
+            limits=happening.limits,
+            priority=happening.priority,
         )
         self.requests.append(request)
         for fold in self.folds:
@@ -127,11 +144,9 @@ class World:
         return [Submit(request)]
 
     def run(self, step: Step) -> StepResult:
-        start_ns = self.clock.now_ns()
         self.clock.advance(self.step_ns + len(step.chunks) * MS // 10)
         if step.index in self.failing_steps:
             raise MemoryError("no room")
-        self._trace(step, start_ns)
         return StepResult(
             {c.sequence.sequence_id: (self._token(c),) for c in step.chunks if c.samples}
         )
@@ -140,13 +155,13 @@ class World:
         sequence = chunk.sequence
         return (sequence.sequence_id * 31 + len(sequence.token_ids) * 7) % (STOP_TOKEN_ID + 1)
 
-    def _trace(self, step: Step, start_ns: int) -> None:
-        chunks = [(c.sequence.sequence_id, c.first_position, c.num_tokens) for c in step.chunks]
-        trace = StepTrace(step.index, start_ns, self.clock.now_ns(), chunks)
+    def on_step(self, record: StepRecord) -> None:
+        chunks = [(c.sequence_id, c.first_position, c.num_tokens) for c in record.chunks]
+        trace = StepTrace(record.index, record.start_ns, record.end_ns, chunks)
         self.steps.append(trace)
         for fold in self.folds:
             if hasattr(fold, "on_step"):
-                fold.on_step(trace.index, trace.start_ns, trace.end_ns, trace.chunks)
+                fold.on_step(trace)
 
     def on_events(self, events: Sequence[Event], now_ns: int) -> None:
         self.events += [(now_ns, event) for event in events]

@@ -14,7 +14,7 @@ LABELS = {"model_name": "m", "engine": "0"}
 
 def new_metrics(**more: Any) -> Metrics:
     config = {"block_size": 16, "cache_dtype": "f32"}
-    return Metrics("m", max_model_len=100, cache_config=config, **more)
+    return Metrics("m", max_model_len=100, **{"cache_config": lambda: config, **more})
 
 
 def stats(step_index: int = 0, **values: Any) -> EngineStats:

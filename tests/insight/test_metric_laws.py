@@ -26,7 +26,7 @@ from headway.core.request import FinishReason, Request
 from headway.insight.metrics import Metrics
 from headway.wire import EngineStats
 from tests.insight.histories import CONFIGS, FAILING_STEPS, HAPPENINGS, World
-from tests.insight.readings import new_metrics, total, value
+from tests.insight.readings import new_metrics, stats, total, value
 
 
 class Waiting:
@@ -144,12 +144,11 @@ def test_every_step_is_counted_and_its_time(
     happenings: list, config: SchedulerConfig, failing: set[int]
 ) -> None:
     metrics, world = played(happenings, config, failing)
-    num_steps = world.scheduler.num_steps
+    num_steps = sum(bool(step.chunks) for step in world.steps)
     assert value(metrics, "vllm:iteration_tokens_total_count") == num_steps
     assert value(metrics, "headway:step_seconds_count") == num_steps
     ran_s = sum(step.end_ns - step.start_ns for step in world.steps) / 1e9
-    if not failing:
-        assert value(metrics, "headway:step_seconds_sum") == pytest.approx(ran_s)
+    assert value(metrics, "headway:step_seconds_sum") == pytest.approx(ran_s)
 
 
 @settings(deadline=None, max_examples=50)
@@ -232,11 +231,9 @@ def test_an_engine_that_dies_leaves_no_life_behind(
     for name, args in calls:
         getattr(metrics, name)(*args)
     metrics.on_events(obituary(calls), world.clock.now_ns())
-    metrics.on_engine_died()
+    metrics.on_stats(stats())
     assert metrics.num_live == 0
-    assert value(metrics, "vllm:num_requests_running") == 0
-    assert total(metrics, "headway:blocks") == 0
-    metrics.on_engine_restarted({"block_size": 16})
+    metrics.on_restarted()
     ended_before = total(metrics, "vllm:request_success_total")
     again = World([metrics], config)  # its sequence ids begin at 0 again
     again.play(happenings)

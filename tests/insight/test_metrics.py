@@ -125,16 +125,19 @@ def test_health_is_asked_when_the_metrics_are_read() -> None:
 
 
 def test_another_engine_may_be_set_up_otherwise() -> None:
-    metrics = new_metrics()
-    metrics.on_stats(stats(7, num_running=1, num_waiting=1, num_total_blocks=4, num_held_blocks=3))
-    metrics.on_engine_died()
-    assert value(metrics, "vllm:num_requests_running") == 0
-    assert value(metrics, "vllm:num_requests_waiting") == 0
-    assert total(metrics, "headway:blocks") == 0
-    metrics.on_engine_restarted({"block_size": 32, "cache_dtype": "f32"})
+    configs = [{"block_size": 16}]
+    metrics = new_metrics(cache_config=lambda: configs[-1])
+    metrics.on_events([], SECOND)
+    metrics.on_stats(stats(7))
+    configs.append({"block_size": 32})
+    metrics.on_restarted()
     assert value(metrics, "headway:engine_restarts_total") == 1
     found = samples(metrics, "vllm:cache_config_info")
     assert [sample.labels["block_size"] for sample in found] == ["32"]
+    steps = value(metrics, "vllm:iteration_tokens_total_count")
+    metrics.on_events([], 2 * SECOND)
+    metrics.on_stats(stats(1))  # its steps begin at 0 again
+    assert value(metrics, "vllm:iteration_tokens_total_count") == steps + 1
 
 
 def test_http_requests_have_few_labels_and_probes_none() -> None:
@@ -199,4 +202,4 @@ def test_buckets_can_be_replaced_by_family() -> None:
 )
 def test_bad_buckets_are_refused_with_a_sentence(buckets: dict, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        Metrics("m", max_model_len=100, cache_config={}, custom_buckets=buckets)
+        Metrics("m", max_model_len=100, cache_config=dict, custom_buckets=buckets)

@@ -21,6 +21,7 @@ from headway.core.events import (
 )
 from headway.core.request import FinishReason, Request, SamplingParams
 from headway.insight.spans import MAX_UNDELIVERED, RequestTrace, Traces
+from headway.wire import StepTrace
 from tests.insight.histories import CONFIGS, FAILING_STEPS, HAPPENINGS, MS, World
 
 SECOND = 1_000_000_000
@@ -135,7 +136,7 @@ def tell(traces: Traces, at_ms: int, *events: Event) -> None:
 
 def step(traces: Traces, index: int, start_ms: int, end_ms: int, *chunks: Sequence[int]) -> None:
     rows = [(chunk[0], chunk[1], chunk[2]) for chunk in chunks]
-    traces.on_step(index, SECOND + start_ms * MS, SECOND + end_ms * MS, rows)
+    traces.on_step(StepTrace(index, SECOND + start_ms * MS, SECOND + end_ms * MS, rows))
 
 
 def test_a_request_with_everything_in_it() -> None:

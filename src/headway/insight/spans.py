@@ -3,8 +3,8 @@
     arrival                                                                 delivered
     | queue | prefill | prefill_wait | prefill | decode | preempted | ... | delivery |
 
-One chunk is one prefill span, or a recompute span after a preemption; the time between two chunks, in
-which others were computed, is named so. A sequence's spans follow each other without a gap, so
+One chunk is one prefill span, or a recompute span after a preemption; the time between two chunks,
+in which others were computed, is named so. A sequence's spans follow each other without a gap, so
 their durations add up to its end-to-end time.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from headway.core.events import (
     AbortCause,
@@ -33,6 +34,19 @@ PREEMPTED, RECOMPUTE, DELIVERY = "preempted", "recompute", "delivery"
 # Ended and never said to be delivered; the oldest are told as they are.
 MAX_UNDELIVERED = 4096
 ChunkRow = tuple[int, int, int]  # sequence id, first position, tokens
+
+
+class StepTimes(Protocol):
+    """When a step ran and for whom; `wire.StepTrace` is one."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def start_ns(self) -> int: ...
+    @property
+    def end_ns(self) -> int: ...
+    @property
+    def chunks(self) -> Sequence[ChunkRow]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +103,15 @@ class SpanCutter:
         self._num_lost_tokens = 0
         self._is_chunked = False  # a chunk was seen in this phase
 
-    def on_chunk(self, step_index: int, start_ns: int, end_ns: int, chunk: ChunkRow) -> None:
+    def on_chunk(self, step: StepTimes, chunk: ChunkRow) -> None:
         """A step that computed part of the sequence; decodes are not told one by one."""
         if self._phase not in (PREFILL, RECOMPUTE):
             return
         _, first_position, num_tokens = chunk
         name = RECOMPUTE if first_position < self._num_lost_tokens else PREFILL
-        self._cut(f"{name}_wait", start_ns)
-        attributes = {"step": step_index, "first_position": first_position, "tokens": num_tokens}
-        self._cut(name, end_ns, attributes)
+        self._cut(f"{name}_wait", step.start_ns)
+        attributes = {"step": step.index, "first_position": first_position, "tokens": num_tokens}
+        self._cut(name, step.end_ns, attributes)
         self._is_chunked = True
 
     def on_event(self, event: Event, now_ns: int) -> None:
@@ -207,11 +221,11 @@ class Traces:
     def on_submitted(self, request: Request, now_ns: int, origin: object = None) -> None:
         self._arrivals.submit(request, now_ns, origin)
 
-    def on_step(self, index: int, start_ns: int, end_ns: int, chunks: Sequence[ChunkRow]) -> None:
+    def on_step(self, step: StepTimes) -> None:
         """A step as it ran; told before the events of its outcome."""
-        for chunk in chunks:
+        for chunk in step.chunks:
             if known := self._cutters.get(chunk[0]):
-                known[1].on_chunk(index, start_ns, end_ns, chunk)
+                known[1].on_chunk(step, chunk)
 
     def on_events(self, events: Sequence[Event], now_ns: int) -> None:
         for event in events:

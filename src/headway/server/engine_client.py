@@ -23,6 +23,7 @@ from headway.wire import (
     EngineStats,
     FromEngine,
     ResetPrefixCacheMessage,
+    StepTrace,
     SubmitMessage,
     TurnMessage,
     WithdrawMessage,
@@ -30,7 +31,7 @@ from headway.wire import (
     unpack_events,
 )
 
-__all__ = ["EngineClient", "EngineStartError", "Fold", "StartEngine", "Watcher"]
+__all__ = ["EngineClient", "EngineStartError", "Fold", "StartEngine", "StepFold", "Watcher"]
 _NS = 1_000_000_000
 _log = logging.getLogger("headway")
 
@@ -41,6 +42,12 @@ class Fold(Protocol):
     def on_submitted(self, request: Request, now_ns: int) -> None: ...
     def on_events(self, events: Sequence[Event], now_ns: int) -> None: ...
     def on_stats(self, stats: EngineStats) -> None: ...
+
+
+class StepFold(Protocol):
+    """Something that is told which steps ran, where the engine traces them, before what they gave."""
+
+    def on_step(self, step: StepTrace) -> None: ...
 
 
 class Watcher(Protocol):
@@ -69,6 +76,7 @@ class EngineClient:
         self._ledger = Ledger()
         self.brakes = Brakes(self._ledger)
         self._folds: list[Fold] = [self._ledger, self.brakes]
+        self._step_folds: list[StepFold] = []
         self._watchers: list[Watcher] = []
         self._liveness = Liveness(time.monotonic_ns(), self._timeout_ns)
         self._facts: EngineFacts | None = None
@@ -90,6 +98,9 @@ class EngineClient:
 
     def add_fold(self, fold: Fold) -> None:
         self._folds.append(fold)
+
+    def add_step_fold(self, fold: StepFold) -> None:
+        self._step_folds.append(fold)
 
     def add_watcher(self, watcher: Watcher) -> None:
         self._watchers.append(watcher)
@@ -226,6 +237,9 @@ class EngineClient:
     def _on_turn(self, turn: TurnMessage) -> None:
         events = unpack_events(turn.events)
         self._router.deliver(events, turn.logprobs)
+        if turn.step is not None:
+            for fold in self._step_folds:
+                fold.on_step(turn.step)
         self._tell_folds(events, turn.now_ns)
         self._tell_stats(turn.stats)
         self.stats = turn.stats

@@ -24,8 +24,9 @@ class Metrics:
     """A fold: tell it what was submitted, what happened and how things stand. One thread.
 
     `max_model_len` bounds the buckets of lengths; `custom_buckets` replace the bounds of families
-    of histograms (names in buckets.py). `is_healthy` is asked whenever the metrics are read. Times
-    come with the calls, in nanoseconds of one clock. Raises ValueError for bad buckets.
+    of histograms (names in buckets.py). `cache_config` is asked for each engine, `is_healthy`
+    whenever the metrics are read. Times come with the calls, in nanoseconds of one clock. Raises
+    ValueError for bad buckets.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Metrics:
         model_name: str,
         *,
         max_model_len: int,
-        cache_config: Mapping[str, object],
+        cache_config: Callable[[], Mapping[str, object]],
         custom_buckets: Mapping[str, Sequence[float]] | None = None,
         is_healthy: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -44,8 +45,7 @@ class Metrics:
         self._state = StateMetrics(families)
         self._steps = StepMetrics(families)
         self._door = DoorMetrics(families, bounds[HTTP])
-        self._engine = EngineMetrics(families, is_healthy)
-        self._engine.set_cache_config(cache_config)
+        self._engine = EngineMetrics(families, cache_config, is_healthy)
         ProcessCollector(registry=self.registry)
 
     def exposition(self) -> tuple[bytes, str]:
@@ -78,12 +78,7 @@ class Metrics:
         that labels stay few; None where no route fits."""
         self._door.on_http(method, handler, status, duration_s)
 
-    def on_engine_died(self) -> None:
-        """After the last events of that engine: nothing runs or is held any more."""
-        self._state.reset()
-        self._steps.reset()
-
-    def on_engine_restarted(self, cache_config: Mapping[str, object]) -> None:
+    def on_restarted(self) -> None:
         """Another engine is ready; it may have been set up otherwise."""
+        self._steps.on_restarted()
         self._engine.on_restarted()
-        self._engine.set_cache_config(cache_config)

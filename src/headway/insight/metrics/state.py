@@ -90,13 +90,6 @@ class StateMetrics:
         self._resident.set(stats.num_resident_tokens)
         self._backlog.set(stats.num_backlog_tokens)
 
-    def reset(self) -> None:
-        """There is no engine, so nothing runs, waits or is held."""
-        gauges = [self._running, self._usage, self._resident, self._backlog]
-        for gauge in (*gauges, *self._blocks.values()):
-            gauge.set(0)
-        self._set_waiting(0, {})
-
     def _set_waiting(self, num_waiting: int, reasons: Mapping[str, int]) -> None:
         self._waiting.set(num_waiting)
         for blocker in Blocker:
@@ -109,10 +102,8 @@ class StateMetrics:
 
 
 class StepMetrics:
-    """Counts steps and what they yielded, from the turns that the engine tells of.
-
-    A turn is told before a step (who was admitted) and after it (who advanced); a step that does
-    neither, the middle of a long prompt, is seen at the next turn by its index.
+    """Counts steps and what they yielded, from the turns that the engine tells of: one before a
+    step where somebody came, left or was admitted, and one after it, with or without events.
     """
 
     def __init__(self, families: Families) -> None:
@@ -123,56 +114,45 @@ class StepMetrics:
             ITERATION_TOKENS,
         )
         self._seconds = families.histogram(
-            "headway:step_seconds",
-            "Wall time of a step with the loop around it; steps that yield nothing are seen "
-            "together, at their mean.",
-            STEP,
+            "headway:step_seconds", "Wall time of a step with the loop around it.", STEP
         )
         self._num_done = 0
         self._num_tokens = 0
         self._since_ns = 0
         self._now_ns = 0
-        self._is_outcome = False
-        self._index = 0
+        self._is_after_step = False
 
     def add_tokens(self, num_tokens: int) -> None:
         self._num_tokens += num_tokens
 
     def on_events(self, events: Sequence[Event], now_ns: int) -> None:
-        self._is_outcome = any(isinstance(event, Advanced | Retired) for event in events)
+        is_outcome = any(isinstance(event, Advanced | Retired) for event in events)
+        self._is_after_step = is_outcome or not events
         self._now_ns = now_ns
 
     def on_stats(self, stats: Stats) -> None:
-        # A turn that is told before a step has that step's index already.
-        is_new = stats.step_index != self._index
-        is_before_step = is_new and stats.num_running > 0 and not self._is_outcome
-        self._index = stats.step_index
-        num_done = self._index - is_before_step
-        num_new = num_done - self._num_done
-        if num_new > 0:
-            self._num_done = num_done
-            self._observe(num_new)
+        if self._is_after_step and stats.step_index != self._num_done:
+            self._tokens.observe(self._num_tokens)
+            self._seconds.observe((self._now_ns - self._since_ns) / _NS)
+            self._num_tokens = 0
+        if self._is_after_step or not stats.num_running:  # else the step is about to run
+            self._num_done = stats.step_index
         self._since_ns = self._now_ns
 
-    def reset(self) -> None:
-        """The next engine counts from 0."""
-        self._num_done = self._index = self._num_tokens = self._since_ns = 0
-
-    def _observe(self, num_steps: int) -> None:
-        seconds = (self._now_ns - self._since_ns) / _NS / num_steps
-        for _ in range(num_steps - 1):
-            self._tokens.observe(0)
-        self._tokens.observe(self._num_tokens)
-        self._num_tokens = 0
-        if self._since_ns:
-            for _ in range(num_steps):
-                self._seconds.observe(seconds)
+    def on_restarted(self) -> None:
+        """Another engine counts from 0."""
+        self._num_done = self._num_tokens = 0
 
 
 class EngineMetrics:
     """Whether there is an engine, how it was set up, and how often it had to be started again."""
 
-    def __init__(self, families: Families, is_healthy: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        families: Families,
+        cache_config: Callable[[], Mapping[str, object]],
+        is_healthy: Callable[[], bool],
+    ) -> None:
         healthy = families.gauge(
             "vllm:engine_healthy", "1 while steps advance or nothing waits, else 0, as /health."
         )
@@ -188,13 +168,19 @@ class EngineMetrics:
             "headway:engine_restarts", "Times that an engine that had died was started again."
         )
         self._registry = families.registry
+        self._cache_config = cache_config
         self._info: Gauge | None = None
+        self._show_cache_config()
 
-    def set_cache_config(self, cache_config: Mapping[str, object]) -> None:
+    def on_restarted(self) -> None:
+        self._restarts.inc()
+        self._show_cache_config()
+
+    def _show_cache_config(self) -> None:
         """`vllm:cache_config_info` has no model_name, as at vLLM."""
         if self._info is not None:
             self._registry.unregister(self._info)
-        labels = {name: str(value) for name, value in cache_config.items()}
+        labels = {name: str(value) for name, value in self._cache_config().items()}
         self._info = Gauge(
             "vllm:cache_config_info",
             "The KV cache as it was set up; always 1.",
@@ -202,6 +188,3 @@ class EngineMetrics:
             registry=self._registry,
         )
         self._info.labels(engine=ENGINE, **labels).set(1)
-
-    def on_restarted(self) -> None:
-        self._restarts.inc()
