@@ -78,6 +78,11 @@ async def create_response(http: HttpRequest) -> Response:
 
 
 def _check(body: ResponsesBody) -> None:
+    limit = body.max_output_tokens
+    if limit is not None and limit < 1:
+        raise invalid_value(
+            f"max_output_tokens must be at least 1, got {limit}", "max_output_tokens"
+        )
     form = body.text.format if body.text is not None else None
     if form is not None and form.type != "text":
         raise ApiError(
