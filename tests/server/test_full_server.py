@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -83,3 +85,34 @@ def test_a_retried_id_never_runs_twice(tmp_path: Path) -> None:
         third = httpx.post(url, json={**LONG, "max_tokens": 3}, headers=headers)
         assert third.status_code == 200
         assert len(live.commands("SubmitMessage")) == 2
+
+
+def test_every_refusal_is_counted_by_its_cause(tmp_path: Path) -> None:
+    with live_server(tmp_path, "--backlog", "9", max_num_queued_tokens=9) as live:
+        for status in (200, 503):
+            answer = httpx.post(live.url + "/v1/completions", json={**LONG, "max_tokens": 3})
+            assert answer.status_code == status
+        assert rejections(live, "queue_tokens") == 1
+    with live_server(tmp_path, "--delay", "0.02", max_num_queued_reqs=8, restart_limit=0) as live:
+        url = live.url + "/v1/completions"
+        held = send(live, {**LONG, "stream": True, "max_tokens": 1900, "request_id": "held"})
+        assert b"200 OK" in held.recv(4096)
+        assert httpx.post(url, json={**LONG, "n": 8}).status_code == 503
+        prompts = [{"prompt": "abc", "request_id": "held"}, {"prompt": "x" * 1100}]
+        assert [httpx.post(url, json={**LONG, **p}).status_code for p in prompts] == [409, 400]
+        os.kill(live.client.engine_pid, signal.SIGKILL)
+        live.wait_for(lambda: httpx.get(live.url + "/health").status_code == 503)
+        assert httpx.post(url, json=LONG).json()["error"]["code"] == "engine_unavailable"
+        live.client.drain()
+        assert httpx.post(url, json=LONG).json()["error"]["code"] == "shutting_down"
+        causes = ("queue_reqs", "id_in_use", "never_fits", "engine_dead", "draining")
+        assert [rejections(live, cause) for cause in causes] == [1] * 5
+        assert rejections(live, "queue_tokens") == 0
+        held.close()
+
+
+def rejections(live: LiveServer, cause: str) -> float:
+    lines = httpx.get(live.url + "/metrics").text.splitlines()
+    name = "vllm:admission_rejections_total{"
+    (line,) = (x for x in lines if x.startswith(name) and f'reason="{cause}"' in x)
+    return float(line.rsplit(" ", 1)[1])

@@ -47,6 +47,10 @@ def main(argv: Sequence[str]) -> int:
         flags = read_flags(argv, os.environ)
         engine, server = flags.configs()
         sampling_defaults(server, {})
+        if server.custom_histogram_buckets:
+            from headway.insight.metrics.buckets import bounds_by_family
+
+            bounds_by_family(engine.max_model_len or 1, server.custom_histogram_buckets)
     except ValueError as error:
         print(f"headway serve: {error}", file=sys.stderr)
         return 2

@@ -42,20 +42,7 @@ def create_app(
     settings: AppSettings,
 ) -> FastAPI:
     """`client` must be ready: the metrics and the checks at the door read its facts."""
-    facts = client.facts
-    folded = Metrics(
-        settings.served_model_names[0],
-        max_model_len=facts.max_model_len,
-        cache_config={
-            "block_size": facts.block_size,
-            "num_gpu_blocks": facts.num_blocks,
-            "cache_dtype": facts.kv_cache_dtype,
-            "enable_prefix_caching": facts.enable_prefix_caching,
-            "kv_cache_size_tokens": facts.num_blocks * facts.block_size,
-            "kv_policy": facts.kv_policy,
-        },
-    )
-    client.add_fold(folded)
+    folded = _metrics(client, settings)
     if settings.enable_log_requests:
         client.add_fold(RequestLog(tokenizer, settings.max_log_len))
     client.brakes.limit(settings.max_num_queued_reqs, settings.max_num_queued_tokens)
@@ -73,6 +60,32 @@ def create_app(
     describe(app)
     _add_layers(app, client, folded, settings)
     return app
+
+
+def _metrics(client: EngineClient, settings: AppSettings) -> Metrics:
+    def cache_config() -> dict[str, object]:
+        facts = client.facts
+        return {
+            "block_size": facts.block_size,
+            "num_gpu_blocks": facts.num_blocks,
+            "cache_dtype": facts.kv_cache_dtype,
+            "enable_prefix_caching": facts.enable_prefix_caching,
+            "gpu_memory_utilization": "None",  # a size in bytes, not a share, sets the cache here
+            "kv_cache_size_tokens": facts.num_blocks * facts.block_size,
+            "kv_cache_max_concurrency": facts.num_blocks * facts.block_size / facts.max_model_len,
+            "kv_policy": facts.kv_policy,
+        }
+
+    folded = Metrics(
+        settings.served_model_names[0],
+        max_model_len=client.facts.max_model_len,
+        cache_config=cache_config,
+        custom_buckets=settings.custom_histogram_buckets,
+        is_healthy=lambda: client.health().is_ok,
+    )
+    client.add_fold(folded)
+    client.add_watcher(folded)
+    return folded
 
 
 def _add_layers(app: FastAPI, client: EngineClient, folded: Metrics, settings: AppSettings) -> None:

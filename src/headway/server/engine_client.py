@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -45,7 +45,7 @@ class Fold(Protocol):
 
 
 class StepFold(Protocol):
-    """Something that is told which steps ran, where the engine traces them, before what they gave."""
+    """Something that is told which steps ran, if the engine traces them, before what they gave."""
 
     def on_step(self, step: StepTrace) -> None: ...
 
@@ -238,8 +238,8 @@ class EngineClient:
         events = unpack_events(turn.events)
         self._router.deliver(events, turn.logprobs)
         if turn.step is not None:
-            for fold in self._step_folds:
-                fold.on_step(turn.step)
+            for step_fold in self._step_folds:
+                _tell(step_fold.on_step, turn.step)
         self._tell_folds(events, turn.now_ns)
         self._tell_stats(turn.stats)
         self.stats = turn.stats
@@ -247,14 +247,18 @@ class EngineClient:
 
     def _tell_folds(self, events: Sequence[Event], now_ns: int) -> None:
         for fold in self._folds:
-            try:
-                fold.on_events(events, now_ns)
-            except Exception:  # who watches must not stop what is watched
-                _log.exception("%s cannot follow the engine's events", type(fold).__name__)
+            _tell(fold.on_events, events, now_ns)
 
     def _tell_stats(self, stats: EngineStats) -> None:
         for fold in self._folds:
-            fold.on_stats(stats)
+            _tell(fold.on_stats, stats)
+
+
+def _tell(hear: Callable[..., None], *what: object) -> None:
+    try:
+        hear(*what)
+    except Exception:  # who watches must not stop what is watched
+        _log.exception("%s failed on what the engine did", getattr(hear, "__qualname__", hear))
 
 
 def _nothing_left(stats: EngineStats) -> EngineStats:
