@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import time
 from pathlib import Path
 
 import httpx
 import pytest
 
-from headway.server.log_format import JsonFormatter
+from headway.server.log_format import JsonFormatter, relay
 from tests.server.bench import LiveServer, live_server
 from tests.server.test_disconnects import send
 
@@ -113,13 +115,19 @@ def test_one_line_per_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
         assert b"200 OK" in connection.recv(4096)
         connection.close()
         live.wait_for(lambda: len(caplog.records) == 4)
-    shown = [(r.method, r.path, r.status) for r in caplog.records]  # type: ignore[attr-defined]
+        metrics = httpx.get(live.url + "/metrics").text
+    visits = caplog.records[:4]
+    shown = [(r.method, r.path, r.status) for r in visits]  # type: ignore[attr-defined]
     assert shown == [
         ("GET", "/version", 200),
         ("GET", "/none/?forged?line", 404),
         ("POST", "/v1/completions", 200),
         ("POST", "/v1/completions", 499),
     ]
+    counted = 'http_requests_total{handler="/v1/completions",method="POST",status="%s"} 1.0'
+    assert counted % "2xx" in metrics
+    assert counted % "4xx" in metrics
+    assert 'handler="other",method="GET",status="4xx"' in metrics
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0].endswith(" ms mine")
     assert "abc" in lines[2]
@@ -143,6 +151,15 @@ def test_no_text_in_any_log_unless_asked(tmp_path: Path, caplog: pytest.LogCaptu
     said = "\n".join(record.getMessage() for record in caplog.records)
     assert "prompt: 'secret'" in said
     assert "words" not in said
+
+
+def test_what_the_engine_writes_becomes_log_lines(caplog: pytest.LogCaptureFixture) -> None:
+    relay(io.BytesIO("one\nzwei ü\n\xff".encode("latin-1")))
+    deadline = time.monotonic() + 5
+    while len(caplog.records) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    said = [(record.name, record.getMessage()) for record in caplog.records]
+    assert said == [("headway.engine", line) for line in ("one", "zwei \ufffd", "\ufffd")]
 
 
 def test_json_lines() -> None:
