@@ -17,6 +17,7 @@ from headway.server.doors import AccessLog, Doors, Traffic
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
 from headway.server.frontend import Frontend
+from headway.server.http_counts import HttpCounts
 from headway.server.middleware import add_middleware
 from headway.server.openapi import describe
 from headway.server.request_log import RequestLog
@@ -30,8 +31,10 @@ from headway.server.routes import (
     responses,
     tokens,
 )
+from headway.server.tracing import TraceHeaders, Tracing
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
+from headway.wire import EngineFacts
 
 
 def create_app(
@@ -41,24 +44,14 @@ def create_app(
     settings: AppSettings,
 ) -> FastAPI:
     """`client` must be ready: the metrics and the checks at the door read its facts."""
-    facts = client.facts
-    folded = Metrics(
-        settings.served_model_names[0],
-        max_model_len=facts.max_model_len,
-        cache_config={
-            "block_size": facts.block_size,
-            "num_gpu_blocks": facts.num_blocks,
-            "cache_dtype": facts.kv_cache_dtype,
-            "enable_prefix_caching": facts.enable_prefix_caching,
-            "kv_cache_size_tokens": facts.num_blocks * facts.block_size,
-            "kv_policy": facts.kv_policy,
-        },
-    )
+    folded = _metrics(client, settings)
     client.add_fold(folded)
+    client.add_watcher(folded)
     if settings.enable_log_requests:
         client.add_fold(RequestLog(tokenizer, settings.max_log_len))
     client.brakes.limit(settings.max_num_queued_reqs, settings.max_num_queued_tokens)
-    timelines = Timelines()
+    tracing = _tracing(client, settings)
+    timelines = Timelines(tracing.delivered) if tracing is not None else Timelines()
     client.add_fold(timelines)
     app = FastAPI(
         title="Headway",
@@ -66,6 +59,7 @@ def create_app(
         root_path=settings.root_path,
         openapi_url=None if settings.disable_docs else "/openapi.json",
     )
+    app.state.tracing = tracing
     app.state.frontend = Frontend(client, tokenizer, template, settings, folded, timelines)
     for module in (completions, chat, responses, tokens, models, health, metrics, cache):
         app.include_router(module.router)
@@ -73,6 +67,40 @@ def create_app(
     describe(app)
     _add_layers(app, client, settings)
     return app
+
+
+def _metrics(client: EngineClient, settings: AppSettings) -> Metrics:
+    return Metrics(
+        settings.served_model_names[0],
+        max_model_len=client.facts.max_model_len,
+        cache_config=lambda: _cache_config(client.facts),
+        custom_buckets=settings.custom_histogram_buckets,
+        is_healthy=lambda: client.health().is_ok,
+    )
+
+
+def _cache_config(facts: EngineFacts) -> dict[str, object]:
+    num_tokens = facts.num_blocks * facts.block_size
+    return {
+        "block_size": facts.block_size,
+        "num_gpu_blocks": facts.num_blocks,
+        "cache_dtype": facts.kv_cache_dtype,
+        "enable_prefix_caching": facts.enable_prefix_caching,
+        "gpu_memory_utilization": None,  # the cache is sized in bytes, not as a share of a GPU
+        "kv_cache_size_tokens": num_tokens,
+        "kv_cache_max_concurrency": round(num_tokens / facts.max_model_len, 2),
+        "kv_policy": facts.kv_policy,
+    }
+
+
+def _tracing(client: EngineClient, settings: AppSettings) -> Tracing | None:
+    """Raises ValueError, with a sentence, where spans cannot be exported."""
+    if settings.otlp_traces_endpoint is None:
+        return None
+    tracing = Tracing(settings.otlp_traces_endpoint, settings.served_model_names[0])
+    client.add_fold(tracing)
+    client.add_step_fold(tracing)
+    return tracing
 
 
 def _add_layers(app: FastAPI, client: EngineClient, settings: AppSettings) -> None:
@@ -89,8 +117,11 @@ def _add_layers(app: FastAPI, client: EngineClient, settings: AppSettings) -> No
             allow_headers=settings.allowed_headers,
             allow_credentials=settings.allow_credentials,
         )
+    if settings.otlp_traces_endpoint is not None:
+        app.add_middleware(TraceHeaders)
     for path in settings.middleware:
         add_middleware(app, path)
+    app.add_middleware(HttpCounts, metrics=app.state.frontend.metrics)
     app.state.traffic = Traffic()
     app.add_middleware(Doors, client=client, traffic=app.state.traffic)
     if settings.is_access_logged:
