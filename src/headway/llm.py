@@ -172,6 +172,8 @@ class LLM:
             prompt = prompt.get("prompt_token_ids") or prompt.get("prompt") or ""
         if isinstance(prompt, str):
             return prompt, self._text.tokenizer.encode(prompt)
+        if not isinstance(prompt, Sequence):
+            raise ValueError(f"a prompt must be a string or token ids, got {type(prompt).__name__}")
         return None, [int(token_id) for token_id in prompt]
 
     def _request(
@@ -290,7 +292,7 @@ def _as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
         return [prompts]
     if not isinstance(prompts, Sequence):
         raise ValueError(
-            f"prompts must be a string, token ids, or a list of those; got {type(prompts).__name__}"
+            f"prompts must be a string, token ids or a list of those, got {type(prompts).__name__}"
         )
     if prompts and all(isinstance(item, Integral) for item in prompts):
         return [prompts]  # type: ignore[list-item]

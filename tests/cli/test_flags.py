@@ -26,6 +26,7 @@ SAMPLES = {
     "chat_template": ("{{ messages }}", "{{ messages }}"),
     "max_body_bytes": ("1MiB", 1 << 20),
     "ssl_cert_reqs": ("0", 0),
+    "root_path": ("/api", "/api"),
     "disable_access_log_for_endpoints": ("/health, /metrics", ("/health", "/metrics")),
     "custom_histogram_buckets": ('{"request_latency": [0.1, 2]}', {"request_latency": (0.1, 2.0)}),
 }

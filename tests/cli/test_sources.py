@@ -124,7 +124,7 @@ def test_sampling_defaults_as_vllm_has_them(tmp_path: Path) -> None:
     }
     both = found(generation_config="vllm", override_generation_config={"top_p": 0.5})
     assert both == {"top_p": 0.5}
-    with pytest.raises(FlagError, match="may set temperature, .*, not eos_token_id"):
+    with pytest.raises(FlagError, match=r"may set temperature, .*, not eos_token_id"):
         found(override_generation_config={"eos_token_id": 1})
     with pytest.raises(FlagError, match="temperature must be at least 0"):
         found(override_generation_config={"temperature": -1})

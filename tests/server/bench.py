@@ -17,7 +17,8 @@ import uvicorn
 
 from headway.server.app import create_app
 from headway.server.config import AppSettings
-from headway.server.engine_client import EngineClient
+from headway.server.connections import ConnectionLimits, watched
+from headway.server.engine_client import EngineClient, StartEngine
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
 from tests.server import fake_engine
@@ -73,26 +74,33 @@ class LiveServer:
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
 
+def _taken(settings: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: settings.pop(name) for name in names if name in settings}
+
+
 @contextmanager
 def live_server(
-    directory: Path, *engine_flags: str, template: str | None = TEMPLATE, **settings: Any
+    directory: Path,
+    *engine_flags: str,
+    template: str | None = TEMPLATE,
+    start_engine: StartEngine | None = None,
+    **settings: Any,
 ) -> Iterator[LiveServer]:
     log = directory / "commands.jsonl"
-    listener = socket.socket()
+    # Named, so that asyncio sets TCP_NODELAY: else every answer waits 40 ms for an acknowledgement.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen()
     port = listener.getsockname()[1]
     ready = threading.Event()
     found: dict[str, Any] = {}
 
-    client_settings = {
-        name: settings.pop(name)
-        for name in ("restart_limit", "health_timeout_s")
-        if name in settings
-    }
+    start = start_engine or fake_engine.start(log, *engine_flags)
+    client_settings = _taken(settings, "restart_limit", "health_timeout_s")
+    limits = _taken(settings, "read_timeout_s", "write_timeout_s", "max_connections")
 
     async def serve() -> None:
-        client = EngineClient(fake_engine.start(log, *engine_flags), **client_settings)
+        client = EngineClient(start, **client_settings)
         try:
             await client.wait_ready()
             names = settings.pop("served_model_names", ("echo", "echo-2"))
@@ -104,7 +112,15 @@ def live_server(
                 AppSettings(served_model_names=names, stop_token_ids=stop_ids, **settings),
             )
             config = uvicorn.Config(
-                app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2
+                app,
+                http=watched(ConnectionLimits(**limits)),
+                ws="none",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=2,
+                h11_max_incomplete_event_size=64 << 10,
             )
             server = uvicorn.Server(config)
             found.update(client=client, server=server)

@@ -81,7 +81,7 @@ class Recorder:
         self._outputs: dict[int, _Output] = {}
 
     def on_commands(self, commands: SequenceOf[Command], now_ns: int) -> None:
-        self._write_steps()
+        self.write_steps()
         for command in commands:
             match command:
                 case Submit(request):
@@ -102,7 +102,7 @@ class Recorder:
         self._steps.append(replace(record, error="the step failed") if record.error else record)
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
-        self._write_steps()
+        self.write_steps()
         for event in events:
             self._fold(event)
 
@@ -140,7 +140,8 @@ class Recorder:
             raise RuntimeError(f"{request_id!r} was queued, {asked_id!r} should have been")
         return names.fork()
 
-    def _write_steps(self) -> None:
+    def write_steps(self) -> None:
+        """Write the steps that no event has followed yet."""
         for record in self._steps:
             self._note(record)
         self._steps.clear()

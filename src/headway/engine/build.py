@@ -14,7 +14,6 @@ from headway.drive.recorder import RecordedInbox
 from headway.engine.clock import RealClock
 from headway.engine.config import EngineConfig
 from headway.engine.executor import ModelExecutor
-from headway.engine.record_file import RecordFile
 from headway.engine.recording import RunningRecording, start_recording
 from headway.engine.scheduler_class import load_scheduler_class
 from headway.engine.sizing import Sizes, choose_sizes
@@ -34,7 +33,7 @@ class Engine:
     executor: ModelExecutor
     facts: EngineFacts
     source: ModelSource
-    record: RecordFile | None = None
+    recording: RunningRecording | None = None
 
 
 def build_engine(
@@ -97,7 +96,7 @@ def assemble(
         executor=executor,
         facts=facts,
         source=source,
-        record=recording.file if recording else None,
+        recording=recording,
     )
 
 

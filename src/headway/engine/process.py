@@ -168,8 +168,8 @@ def _start(config: EngineConfig, inbox: SocketInbox, sender: zmq.Socket[bytes]) 
 
     def on_idle() -> None:
         outbox.on_events((), clock.now_ns())
-        if engine.record is not None:
-            engine.record.flush()
+        if engine.recording is not None:
+            engine.recording.flush()
 
     inbox.on_idle = on_idle
     return engine
@@ -183,8 +183,8 @@ def _serve(engine: Engine, inbox: SocketInbox, heartbeat: Heartbeat) -> None:
             _turn_or_wait(engine, inbox)
     finally:
         heartbeat.stop()
-        if engine.record is not None:
-            engine.record.close()
+        if engine.recording is not None:
+            engine.recording.close()
 
 
 def _turn_or_wait(engine: Engine, inbox: SocketInbox) -> None:

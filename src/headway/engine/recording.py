@@ -28,6 +28,14 @@ class RunningRecording:
     recorder: Recorder
     file: RecordFile
 
+    def flush(self) -> None:
+        self.recorder.write_steps()
+        self.file.flush()
+
+    def close(self) -> None:
+        self.recorder.write_steps()
+        self.file.close()
+
 
 def start_recording(path: str, scheduler: Scheduler, facts: EngineFacts) -> RunningRecording:
     """Open the file and write the header. Raises ValueError if the file cannot be written."""

@@ -23,6 +23,17 @@ def route_path(scope: Scope) -> str:
     return path
 
 
+class RootPath:
+    """Tells the layers below which prefix a proxy puts before every path."""
+
+    def __init__(self, app: ASGIApp, prefix: str) -> None:
+        self._app = app
+        self._prefix = prefix.rstrip("/")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app({**scope, "root_path": self._prefix}, receive, send)
+
+
 async def answer_with(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
     response = JSONResponse(error.body(), error.status, error.headers)
     if error.problem is Problem.INVALID_KEY:

@@ -12,9 +12,9 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from headway.core.request import Request
-from headway.server.arrival import ID_HEADER, Arrival
+from headway.server.arrival import Arrival
 from headway.server.errors import ApiError
-from headway.server.frontend import Call, Frontend, ignored_header
+from headway.server.frontend import Call, Frontend, frontend_of
 from headway.server.generation import ChoiceDelta, Delivery
 from headway.server.logprobs import TokenNames
 from headway.server.schema.answers import ChatChunk, ChatCompletion, Completion, Finish
@@ -48,18 +48,13 @@ class Writer(Protocol):
         """What a client reads in place of the rest: the status is long sent."""
 
 
-def envelope(frontend: Frontend, prefix: str, model: str | None, arrival: Arrival) -> Envelope:
+def envelope(http: HttpRequest, prefix: str, model: str | None, arrival: Arrival) -> Envelope:
     """Raises ApiError where there is no such model."""
+    frontend = frontend_of(http)
     name = frontend.door.check_model(model)
     answer_id = f"{prefix}-{arrival.name}"
+    http.state.request_id, http.state.request_name = answer_id, arrival.name
     return Envelope(answer_id, int(time.time()), name, frontend.system_fingerprint, arrival)
-
-
-def answer_headers(frontend: Frontend, ignored: Sequence[str], arrival: Arrival) -> dict[str, str]:
-    headers = ignored_header(ignored)
-    if frontend.settings.enable_request_id_headers:
-        headers[ID_HEADER] = arrival.name
-    return headers
 
 
 def delivery_of(frontend: Frontend, body: GenerationBody, *, shows_output: bool = True) -> Delivery:

@@ -11,15 +11,15 @@ from starlette.responses import JSONResponse, Response
 from headway import __version__
 from headway.insight.metrics import Metrics
 from headway.insight.timeline import Timelines
-from headway.server.access import BodyLimit, KeyCheck
+from headway.server.access import BodyLimit, KeyCheck, RootPath
 from headway.server.config import AppSettings
-from headway.server.doors import AccessLog, Doors, Traffic
+from headway.server.doors import Doors, Traffic, Visits
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
 from headway.server.frontend import Frontend
-from headway.server.http_counts import HttpCounts
 from headway.server.middleware import add_middleware
 from headway.server.openapi import describe
+from headway.server.request_ids import RequestIdHeaders
 from headway.server.request_log import RequestLog
 from headway.server.routes import (
     cache,
@@ -56,7 +56,6 @@ def create_app(
     app = FastAPI(
         title="Headway",
         version=__version__,
-        root_path=settings.root_path,
         openapi_url=None if settings.disable_docs else "/openapi.json",
     )
     app.state.tracing = tracing
@@ -65,7 +64,7 @@ def create_app(
         app.include_router(module.router)
     _add_error_shapes(app)
     describe(app)
-    _add_layers(app, client, settings)
+    _add_layers(app, client, folded, settings)
     return app
 
 
@@ -103,7 +102,7 @@ def _tracing(client: EngineClient, settings: AppSettings) -> Tracing | None:
     return tracing
 
 
-def _add_layers(app: FastAPI, client: EngineClient, settings: AppSettings) -> None:
+def _add_layers(app: FastAPI, client: EngineClient, folded: Metrics, settings: AppSettings) -> None:
     """Each goes round those before it: what is added last is met first."""
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     if settings.api_keys:
@@ -119,13 +118,20 @@ def _add_layers(app: FastAPI, client: EngineClient, settings: AppSettings) -> No
         )
     if settings.otlp_traces_endpoint is not None:
         app.add_middleware(TraceHeaders)
+    if settings.enable_request_id_headers:
+        app.add_middleware(RequestIdHeaders)
     for path in settings.middleware:
         add_middleware(app, path)
-    app.add_middleware(HttpCounts, metrics=app.state.frontend.metrics)
     app.state.traffic = Traffic()
     app.add_middleware(Doors, client=client, traffic=app.state.traffic)
-    if settings.is_access_logged:
-        app.add_middleware(AccessLog, hidden_paths=settings.hidden_paths)
+    app.add_middleware(
+        Visits,
+        on_visit=folded.on_http,
+        hidden_paths=settings.hidden_paths,
+        is_logged=settings.is_access_logged,
+    )
+    if settings.root_path:
+        app.add_middleware(RootPath, prefix=settings.root_path)
 
 
 def _add_error_shapes(app: FastAPI) -> None:

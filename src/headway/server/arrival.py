@@ -28,6 +28,10 @@ class Arrival:
     name: str
 
 
+def is_request_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
 def arrive(headers: Mapping[str, str], settings: AppSettings, request_id: str | None) -> Arrival:
     """`request_id` is the body's; the header x-request-id wins. Raises ApiError."""
     now_ns = time.monotonic_ns()
@@ -38,7 +42,7 @@ def _name(headers: Mapping[str, str], request_id: str | None) -> str:
     for param, name in ((ID_HEADER, headers.get(ID_HEADER)), ("request_id", request_id)):
         if name is None:
             continue
-        if not _ID.fullmatch(name):
+        if not is_request_id(name):
             raise invalid_value(
                 f"{param} must have 1 to 256 characters of plain ASCII without spaces", param
             )

@@ -98,6 +98,8 @@ class ServerConfig:
         _one_of("fingerprint_mode", self.fingerprint_mode, FINGERPRINT_MODES)
         _one_of("queue_full_status", self.queue_full_status, QUEUE_FULL_STATUSES)
         _require(self.ssl_cert_reqs in (0, 1, 2), "ssl_cert_reqs must be 0, 1 or 2")
+        begins_well = not self.root_path or self.root_path.startswith("/")
+        _require(begins_well, f"root_path must begin with /, got {self.root_path!r}")
         if not all(self.api_key):
             raise ValueError("api_key must not be empty: give a key or leave the flag out")
         _check_together(self)

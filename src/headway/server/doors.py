@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -59,19 +59,33 @@ class Doors:
                 self._traffic.num_active -= 1
 
 
-class AccessLog:
-    """One line per request when it has ended: method, path, status, milliseconds, request id.
+# Method, the route's path (None where no route fits), status, seconds.
+OnVisit = Callable[[str, str | None, int, float], None]
+
+
+class Visits:
+    """Tells `on_visit` of every request that has ended, and the access log, which has one line for
+    each: method, path, status, milliseconds, request id.
 
     Neither queries nor bodies are logged. 499: the client went before its answer was complete.
     The request id is what a route puts into `request.state.request_id`, or X-Request-Id.
     """
 
-    def __init__(self, app: ASGIApp, hidden_paths: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        on_visit: OnVisit,
+        hidden_paths: Iterable[str] = (),
+        *,
+        is_logged: bool = True,
+    ) -> None:
         self._app = app
+        self._on_visit = on_visit
         self._hidden = frozenset(hidden_paths)
+        self._is_logged = is_logged
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or route_path(scope) in self._hidden:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         visit = _Visit(scope, receive, send)
@@ -81,7 +95,14 @@ class AccessLog:
             visit.status = visit.status or 500
             raise
         finally:
-            visit.log()
+            self._end(visit, scope)
+
+    def _end(self, visit: _Visit, scope: Scope) -> None:
+        seconds = visit.seconds()
+        route = getattr(scope.get("route"), "path", None)
+        self._on_visit(scope["method"], route, visit.final_status(), seconds)
+        if self._is_logged and route_path(scope) not in self._hidden:
+            visit.log(seconds)
 
 
 class _Visit:
@@ -108,13 +129,18 @@ class _Visit:
             self._is_complete = not self._is_gone
         await self._send(message)
 
-    def log(self) -> None:
-        status = self.status if self._is_complete or not self._is_gone else CLIENT_GONE
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+    def final_status(self) -> int:
+        return self.status if self._is_complete or not self._is_gone else CLIENT_GONE
+
+    def log(self, seconds: float) -> None:
         fields: dict[str, Any] = {
             "method": self._scope["method"],
             "path": _plain(self._scope["path"], 200),
-            "status": status,
-            "ms": round((time.perf_counter() - self._began) * 1000, 1),
+            "status": self.final_status(),
+            "ms": round(seconds * 1000, 1),
             "request_id": self._request_id(),
         }
         _log.info("%(method)s %(path)s %(status)d %(ms).1f ms %(request_id)s", fields, extra=fields)

@@ -52,12 +52,14 @@ class EngineLink:
         self._sender.bind(to_engine)
         self._receiver.bind(from_engine)
         self.process = start_engine(to_engine, from_engine)
+        self._is_ready = False
 
     async def wait_ready(self) -> EngineFacts:
         """Wait until the engine has loaded its model. Raises EngineStartError."""
         while True:
             message = await self._receive_while_alive()
             if isinstance(message, ReadyMessage):
+                self._is_ready = True
                 return message.facts
             if isinstance(message, FailedMessage):
                 raise EngineStartError(message.message)
@@ -86,8 +88,10 @@ class EngineLink:
         """Stop the engine, politely and then not, and remove the sockets. May be called again."""
         if self._sender.closed:
             return
-        if self.process.poll() is None:
+        if self._is_ready:
             self.send(encode(ShutdownMessage()))
+        else:
+            self.process.terminate()  # it hears nothing while it loads
         await asyncio.to_thread(_stop, self.process)
         self.remove()
 

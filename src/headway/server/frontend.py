@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar, cast
+from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -154,9 +155,8 @@ def frontend_of(http: HttpRequest) -> Frontend:
 
 
 def ignored_header(ignored: Sequence[str]) -> dict[str, str]:
-    """Names of fields that were accepted and had no effect; nothing but plain ASCII gets out."""
+    """Names of fields that were accepted and had no effect; what is no plain name is quoted."""
     if not ignored:
         return {}
-    shown = [name.encode("ascii", "backslashreplace").decode() for name in ignored[:50]]
-    names = ", ".join("".join(c for c in name[:80] if c.isprintable()) for name in shown)
-    return {"x-headway-ignored-fields": names}
+    names = [quote(name[:80], safe="", errors="replace") or '""' for name in ignored[:50]]
+    return {"x-headway-ignored-fields": ", ".join(names)}

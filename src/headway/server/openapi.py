@@ -8,14 +8,36 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.responses import Response
 
 from headway.server.errors import Problem
+from headway.server.schema import answers, bodies, responses, service
 from headway.server.schema.answers import ErrorAnswer
-from headway.server.schema.bodies import ChatBody, CompletionBody
 from headway.server.schema.fields import LABELS, NO_EFFECT
 
 _REF = "#/components/schemas/{name}"
-_TYPES = "x-types"  # carries a route's structs to `describe`, which takes it out again
+# What routes refer to; what these refer to comes along.
+_STRUCTS: tuple[type[msgspec.Struct], ...] = (
+    answers.Completion,
+    answers.ChatCompletion,
+    answers.ChatChunk,
+    answers.ErrorAnswer,
+    bodies.CompletionBody,
+    bodies.ChatBody,
+    bodies.TokenizeBody,
+    bodies.DetokenizeBody,
+    responses.ResponsesBody,
+    responses.ResponseObject,
+    *responses.EVENTS,
+    service.ModelCard,
+    service.ModelList,
+    service.Tokens,
+    service.Text,
+    service.TokenizerCard,
+    service.HealthReport,
+    service.Version,
+    service.Load,
+)
 
 READING_PROBLEMS = (
     Problem.INVALID_JSON,
@@ -50,33 +72,34 @@ def documented(
     answer: type[msgspec.Struct] | None,
     body: type[msgspec.Struct] | None = None,
     *,
-    stream: type[msgspec.Struct] | None = None,
+    stream: Sequence[type[msgspec.Struct]] = (),
     problems: Sequence[Problem] = (),
     plain_text: bool = False,
     also: Mapping[int, type[msgspec.Struct]] | None = None,
 ) -> dict[str, Any]:
-    """Keyword arguments for a route. `stream`: what each event of a streamed answer holds."""
+    """Keyword arguments for a route. `stream`: what the events of a streamed answer hold."""
     content: dict[str, Any] = {}
     if answer is not None:
         content["application/json"] = {"schema": _ref(answer)}
-    if stream is not None:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+    if stream:
+        content["text/event-stream"] = {"schema": _event(stream)}
     if plain_text:
         content["text/plain"] = {"schema": {"type": "string"}}
-    responses: dict[int | str, Any] = {200: {"description": "The answer", "content": content}}
+    by_status: dict[int | str, Any] = {200: {"description": "The answer"}}
+    if content:
+        by_status[200]["content"] = content
     for status, struct in (also or {}).items():
-        responses[status] = _json_response("Not well", struct)
-    for status in sorted({p.value.status for p in (*problems, *_EVERYWHERE)} - {*responses}):
+        by_status[status] = _json_response("Not well", struct)
+    for status in sorted({p.value.status for p in (*problems, *_EVERYWHERE)} - {*by_status}):
         codes = [p.value.code for p in (*problems, *_EVERYWHERE) if p.value.status == status]
-        responses[status] = _json_response(" or ".join(dict.fromkeys(codes)), ErrorAnswer)
-    types = [x for x in (answer, body, stream, *(also or {}).values()) if x is not None]
-    extra: dict[str, Any] = {_TYPES: types}
+        by_status[status] = _json_response(" or ".join(dict.fromkeys(codes)), ErrorAnswer)
+    extra: dict[str, Any] = {}
     if body is not None:
         schema = {"schema": _ref(body)}
         extra["requestBody"] = {"required": True, "content": {"application/json": schema}}
     if problems is GENERATION_PROBLEMS:
         extra["parameters"] = [_header(*item) for item in _GENERATION_HEADERS.items()]
-    return {"responses": responses, "openapi_extra": extra, "response_model": None}
+    return {"responses": by_status, "openapi_extra": extra, "response_class": Response}
 
 
 def describe(app: FastAPI) -> None:
@@ -104,27 +127,39 @@ class _Description:
             description="Headway speaks OpenAI's API, with vLLM's fields.",
             routes=app.routes,
         )
-        types: list[type] = [ErrorAnswer]
         for path in schema["paths"].values():
             for operation in path.values():
-                types += operation.pop(_TYPES, ())
                 operation["responses"].pop("422", None)  # FastAPI's own, never sent here
-        schema["components"] = {"schemas": _components(types)}
+        schema["components"] = {"schemas": _components()}
         return schema
 
 
-def _components(types: Sequence[type]) -> dict[str, Any]:
-    _, components = msgspec.json.schema_components(list(dict.fromkeys(types)), ref_template=_REF)
-    for body in (CompletionBody, ChatBody):
-        if body.__name__ in components:
-            properties = components[body.__name__]["properties"]
-            for name, reason in (LABELS | NO_EFFECT).items():
-                properties[name] = {"description": f"Accepted, without effect: {reason}."}
+def _components() -> dict[str, Any]:
+    _, components = msgspec.json.schema_components(_STRUCTS, ref_template=_REF)
+    for body in (bodies.CompletionBody, bodies.ChatBody):
+        properties = components[body.__name__]["properties"]
+        for name, reason in (LABELS | NO_EFFECT).items():
+            properties[name] = {"description": f"Accepted, without effect: {reason}."}
     return components
 
 
 def _ref(struct: type[msgspec.Struct]) -> dict[str, str]:
     return {"$ref": _REF.format(name=struct.__name__)}
+
+
+def _event(structs: Sequence[type[msgspec.Struct]]) -> dict[str, Any]:
+    """One event; an error in the middle of a stream is told in the last one."""
+    data = {
+        "type": "string",
+        "contentMediaType": "application/json",
+        "contentSchema": {"anyOf": [*map(_ref, structs), _ref(ErrorAnswer)]},
+    }
+    return {
+        "type": "object",
+        "description": "One server-sent event; of completions the last has the data [DONE].",
+        "properties": {"event": {"type": "string"}, "data": data},
+        "required": ["data"],
+    }
 
 
 def _json_response(description: str, struct: type[msgspec.Struct]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from headway.server.answering import (
     Envelope,
     Extras,
     answer,
-    answer_headers,
     delivery_of,
     envelope,
     error_frames,
@@ -21,7 +20,7 @@ from headway.server.answering import (
 )
 from headway.server.arrival import arrive
 from headway.server.errors import ApiError
-from headway.server.frontend import Call, Frontend, frontend_of
+from headway.server.frontend import Call, Frontend, frontend_of, ignored_header
 from headway.server.generation import ChoiceDelta
 from headway.server.logprobs import chat_logprobs, prompt_logprobs
 from headway.server.openapi import GENERATION_PROBLEMS, documented
@@ -43,7 +42,7 @@ router = APIRouter()
 
 @router.post(
     "/v1/chat/completions",
-    **documented(ChatCompletion, ChatBody, stream=ChatChunk, problems=GENERATION_PROBLEMS),
+    **documented(ChatCompletion, ChatBody, stream=[ChatChunk], problems=GENERATION_PROBLEMS),
 )
 async def create_chat_completion(http: HttpRequest) -> Response:
     """Answer a conversation, n choices; see the OpenAI API."""
@@ -52,13 +51,13 @@ async def create_chat_completion(http: HttpRequest) -> Response:
     body = parsed.body
     frontend.door.check_fields(body)
     arrival = arrive(http.headers, frontend.settings, body.request_id)
-    head = envelope(frontend, "chatcmpl", body.model, arrival)
+    head = envelope(http, "chatcmpl", body.model, arrival)
     frontend.check_room(frontend.door.check_num_choices(1, body))
     text = await frontend.renderer.render(body.messages, body)
     # The template writes the special tokens itself.
     prompt = await frontend.encode(text, add_special_tokens=bool(body.add_special_tokens))
     request = frontend.door.chat_request(head.id, prompt, body, arrival)
-    headers = answer_headers(frontend, parsed.ignored, arrival)
+    headers = ignored_header(parsed.ignored)
     headers |= clamped_header(body.max_completion_tokens or body.max_tokens, [request])
     return await answer(
         http,

@@ -14,7 +14,6 @@ from headway.server.answering import (
     Envelope,
     Extras,
     answer,
-    answer_headers,
     delivery_of,
     envelope,
     error_frames,
@@ -23,7 +22,7 @@ from headway.server.answering import (
 )
 from headway.server.arrival import Arrival, arrive
 from headway.server.errors import ApiError, Problem
-from headway.server.frontend import Call, Frontend, frontend_of
+from headway.server.frontend import Call, Frontend, frontend_of, ignored_header
 from headway.server.generation import ChoiceDelta
 from headway.server.logprobs import CompletionWriter as LogprobsWriter
 from headway.server.logprobs import prompt_logprobs
@@ -39,7 +38,7 @@ router = APIRouter()
 
 @router.post(
     "/v1/completions",
-    **documented(Completion, CompletionBody, stream=Completion, problems=GENERATION_PROBLEMS),
+    **documented(Completion, CompletionBody, stream=[Completion], problems=GENERATION_PROBLEMS),
 )
 async def create_completion(http: HttpRequest) -> Response:
     """Complete one or several prompts, n choices each; see the OpenAI API."""
@@ -48,9 +47,9 @@ async def create_completion(http: HttpRequest) -> Response:
     body = parsed.body
     frontend.door.check_fields(body)
     arrival = arrive(http.headers, frontend.settings, body.request_id)
-    head = envelope(frontend, "cmpl", body.model, arrival)
+    head = envelope(http, "cmpl", body.model, arrival)
     requests = await _requests(frontend, head.id, body, arrival)
-    headers = answer_headers(frontend, parsed.ignored, arrival)
+    headers = ignored_header(parsed.ignored)
     headers |= clamped_header(body.max_tokens, requests)
     # max_tokens=0 with echo only scores the prompt.
     delivery = delivery_of(frontend, body, shows_output=body.max_tokens != 0)

@@ -13,19 +13,18 @@ from headway.core.request import Request
 from headway.server.answering import (
     Envelope,
     answer,
-    answer_headers,
     delivery_of,
     envelope,
 )
 from headway.server.arrival import arrive
 from headway.server.errors import ApiError, Problem, invalid_value
-from headway.server.frontend import frontend_of
+from headway.server.frontend import frontend_of, ignored_header
 from headway.server.openapi import GENERATION_PROBLEMS, documented
 from headway.server.params import clamped_header
 from headway.server.responses_writer import ResponsesWriter
 from headway.server.schema.bodies import ChatBody
 from headway.server.schema.fields import UNSUPPORTED_RESPONSES
-from headway.server.schema.responses import ResponseEvent, ResponseObject, ResponsesBody
+from headway.server.schema.responses import EVENTS, ResponseObject, ResponsesBody
 
 router = APIRouter()
 _SHARED = (
@@ -50,7 +49,7 @@ _TEXT_PARTS = ("text", "input_text", "output_text")
 
 @router.post(
     "/v1/responses",
-    **documented(ResponseObject, ResponsesBody, stream=ResponseEvent, problems=GENERATION_PROBLEMS),
+    **documented(ResponseObject, ResponsesBody, stream=EVENTS, problems=GENERATION_PROBLEMS),
 )
 async def create_response(http: HttpRequest) -> Response:
     """Answer an input; the client keeps the conversation."""
@@ -61,12 +60,12 @@ async def create_response(http: HttpRequest) -> Response:
     chat = _as_chat(body)
     frontend.door.check_fields(chat)
     arrival = arrive(http.headers, frontend.settings, body.request_id)
-    head = envelope(frontend, "resp", body.model, arrival)
+    head = envelope(http, "resp", body.model, arrival)
     frontend.check_room(1)
     text = await frontend.renderer.render(chat.messages, chat)
     prompt = await frontend.encode(text, add_special_tokens=False)
     request = frontend.door.chat_request(head.id, prompt, chat, arrival)
-    headers = answer_headers(frontend, parsed.ignored, arrival)
+    headers = ignored_header(parsed.ignored)
     headers |= clamped_header(body.max_output_tokens, [request])
     return await answer(
         http,
@@ -79,6 +78,11 @@ async def create_response(http: HttpRequest) -> Response:
 
 
 def _check(body: ResponsesBody) -> None:
+    limit = body.max_output_tokens
+    if limit is not None and limit < 1:
+        raise invalid_value(
+            f"max_output_tokens must be at least 1, got {limit}", "max_output_tokens"
+        )
     form = body.text.format if body.text is not None else None
     if form is not None and form.type != "text":
         raise ApiError(

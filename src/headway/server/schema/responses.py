@@ -154,3 +154,12 @@ class TextDoneEvent(Struct, kw_only=True):
     content_index: int = 0
     text: str
     logprobs: list[dict[str, Any]] = []
+
+
+EVENTS: tuple[type[Struct], ...] = (
+    ResponseEvent,
+    OutputItemEvent,
+    ContentPartEvent,
+    TextDeltaEvent,
+    TextDoneEvent,
+)
