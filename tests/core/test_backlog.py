@@ -59,6 +59,20 @@ def test_a_preempted_sequence_counts_again_less_what_is_still_cached():
     world.drain()
 
 
+def test_a_token_in_flight_for_a_preempted_sequence_is_one_to_compute_again():
+    world = World(SchedulerConfig(block_size=4, enable_prefix_caching=False), 4)
+    for name in "ab":
+        world.submit(make_request(name, [1] * 7, max_tokens=6))
+    world.schedule()
+    while not world.schedule().preempted:
+        world.complete()
+    while world.scheduler.in_flight:
+        world.complete()
+    [preempted] = world.scheduler.waiting_sequences()
+    assert preempted.num_queued_tokens == preempted.num_tokens
+    world.drain()
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_incremental_count_is_the_plain_one_step_by_step(seed):
     """Without a prefix cache: known tokens of the waiting, and what is left of prompts."""

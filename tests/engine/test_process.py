@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,12 @@ import zmq
 
 from headway.core.events import AbortCause
 from headway.core.request import TimeLimits
+from headway.drive.ports import ResetPrefixCache
 from headway.drive.record import StepRecord
 from headway.drive.recording import read_recordings
 from headway.engine import heartbeat
 from headway.engine.heartbeat import Heartbeat, Progress
+from headway.engine.process import SocketInbox
 from headway.model.source import ModelSource
 from headway.wire import (
     AliveMessage,
@@ -124,6 +127,8 @@ def test_every_step_that_ran_comes_with_its_trace_and_the_backlog_shrinks(engine
     steps = [turn.step for turn in turns if turn.step is not None]
     assert [s.chunks[0][1:] for s in steps] == [(0, 64), (64, 64), (128, 22), (150, 1), (151, 1)]
     assert [s.index for s in steps] == list(range(steps[0].index, steps[0].index + 5))
+    [first, *_] = engine.run(SubmitMessage(ask("next", [5] * 9, max_tokens=1)))
+    assert first.step is None  # who was admitted is told before a step ran
     assert all(s.start_ns < s.end_ns for s in steps)
     for turn in turns:
         if turn.step is not None:
@@ -147,8 +152,6 @@ def test_a_reset_empties_the_cache(engine: Engine) -> None:
 
 
 def test_a_deadline_in_the_past_ends_a_request_before_its_first_step(engine: Engine) -> None:
-    from dataclasses import replace
-
     now_ns = time.monotonic_ns()
     limits = TimeLimits(deadline_ns=now_ns - 1)
     late = replace(ask("late", [5] * 9), arrival_ns=now_ns, limits=limits)
@@ -212,4 +215,65 @@ def test_the_heartbeat_tells_of_a_step_in_progress(monkeypatch: pytest.MonkeyPat
             assert isinstance(message, AliveMessage)
         assert (message.step_began_ns, message.step_num_tokens) == (None, 0)
         beat.stop()
+    sockets.term()
+
+
+def test_an_idle_wait_ends_when_a_time_limit_is_due_or_something_comes() -> None:
+    sockets = zmq.Context()
+    with sockets.socket(zmq.PULL) as receiver, sockets.socket(zmq.PUSH) as sender:
+        receiver.bind("inproc://commands")
+        sender.connect("inproc://commands")
+        inbox = SocketInbox(receiver, os.getppid())
+        due_ns = time.monotonic_ns() + 20_000_000
+        assert inbox.wait(due_ns)
+        assert due_ns <= time.monotonic_ns() < due_ns + 500_000_000
+        assert inbox.take() == []
+        sender.send(encode(ResetPrefixCacheMessage()))
+        assert inbox.wait()
+        assert inbox.take() == [ResetPrefixCache()]
+        sender.send(encode(ShutdownMessage()))
+        assert inbox.wait()
+        assert inbox.take() == []
+        assert not inbox.wait(due_ns)
+    sockets.term()
+
+
+def test_left_alone_by_the_api_process_it_goes_at_once_and_tidies_up(
+    tmp_path: Path, tiny_source: ModelSource
+) -> None:
+    """The process in between is the API process that is killed."""
+    folder = tmp_path / "sockets"
+    folder.mkdir()
+    addresses = [f"ipc://{folder}/{name}" for name in ("to", "from")]
+    config = json.dumps({"model": str(tiny_source.path), "num_gpu_blocks_override": 64})
+    words = [sys.executable, "-m", "headway.engine.process", "--config", config]
+    words += ["--to-engine", addresses[0], "--from-engine", addresses[1], "--parent-pid"]
+    code = (
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([*sys.argv[1:], str(os.getpid())])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    sockets = zmq.Context()
+    with sockets.socket(zmq.PUSH) as to_engine, sockets.socket(zmq.PULL) as from_engine:
+        to_engine.set(zmq.LINGER, 0)
+        to_engine.bind(addresses[0])
+        from_engine.bind(addresses[1])
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+        parent = subprocess.Popen(
+            [sys.executable, "-c", code, *words], env=environment, stdout=subprocess.PIPE
+        )
+        assert parent.stdout is not None
+        engine_pid = int(parent.stdout.readline())
+        assert from_engine.poll(WAIT_MS)
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+        deadline = time.monotonic() + 5
+        while folder.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not folder.exists()
+        while Path(f"/proc/{engine_pid}/exe").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not Path(f"/proc/{engine_pid}/exe").exists()
     sockets.term()

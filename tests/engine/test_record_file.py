@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from headway.drive.record import StepRecord
+from headway.drive.recorder import Recorder
 from headway.engine import record_file
 from headway.engine.record_file import RecordFile
+from headway.engine.recording import RunningRecording
 
 
 @pytest.mark.parametrize(
@@ -67,3 +70,16 @@ def test_a_full_disk_ends_the_recording_with_one_line(
             getattr(file, how)()
     file.close()
     assert capsys.readouterr().err.count("headway engine: recording to '/dev/full' ends: ") == 1
+
+
+def test_a_step_without_events_is_in_the_file_when_the_recording_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    file = RecordFile(str(path))
+    recording = RunningRecording(Recorder(file.write, salt=b"", block_size=4), file)
+    for index in range(2):
+        recording.recorder.on_step(StepRecord(index=index, start_ns=0, end_ns=1, chunks=()))
+        if index == 0:
+            recording.flush()
+            assert path.read_text().count("step") == 1
+    recording.close()
+    assert path.read_text().count("step") == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -15,8 +16,6 @@ class OneAtATime(Scheduler):
     """As an operator might write one."""
 
     def __init__(self, config: object, num_blocks: int) -> None:
-        from dataclasses import replace
-
         super().__init__(replace(config, max_num_seqs=1), num_blocks)  # type: ignore[type-var]
 
 

@@ -43,7 +43,7 @@ class Happening:
     stops: bool = False
     withdraws: bool = False
     reason: FinishReason = FinishReason.ABORT
-    limits: TimeLimits = TimeLimits()
+    limits: TimeLimits = field(default_factory=TimeLimits)
     priority: int = 0
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import tokenizers
 import uvicorn
+from fastapi import FastAPI
 
 from headway.server.app import create_app
 from headway.server.config import AppSettings
@@ -48,10 +49,11 @@ def _letter(byte: int) -> str:
 
 
 class LiveServer:
-    def __init__(self, log: Path, port: int, client: EngineClient) -> None:
+    def __init__(self, log: Path, port: int, client: EngineClient, app: FastAPI) -> None:
         self.log = log
         self.port = port
         self.client = client
+        self.app = app
         self.url = f"http://127.0.0.1:{port}"
 
     def commands(self, kind: str) -> list[dict[str, Any]]:
@@ -123,7 +125,7 @@ def live_server(
                 h11_max_incomplete_event_size=64 << 10,
             )
             server = uvicorn.Server(config)
-            found.update(client=client, server=server)
+            found.update(client=client, app=app, server=server)
             ready.set()
             await server.serve(sockets=[listener])
         finally:
@@ -133,7 +135,7 @@ def live_server(
     thread.start()
     assert ready.wait(20), "the server did not start"
     try:
-        yield LiveServer(log, port, found["client"])
+        yield LiveServer(log, port, found["client"], found["app"])
     finally:
         found["server"].should_exit = True
         thread.join(20)

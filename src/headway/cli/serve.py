@@ -166,6 +166,8 @@ async def _serve_http(
     _log.info("Listening on %s", address(server, listener))
     async with _stats_lines(client, shown=not server.disable_log_stats):
         await http.serve(sockets=[listener])
+    if app.state.tracing is not None:
+        await asyncio.to_thread(app.state.tracing.close)
     return 0
 
 

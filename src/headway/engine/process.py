@@ -7,6 +7,7 @@ to shut down or the API process is gone.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
+from pathlib import Path
 
 import msgspec
 import zmq
@@ -42,6 +44,7 @@ from headway.wire import (
 )
 
 _IDLE_MS = 1000
+_LINGER_MS = 2000  # for last words that the API process has not read yet
 
 
 class SocketInbox:
@@ -141,7 +144,7 @@ def run(config: EngineConfig, to_engine: str, from_engine: str, parent_pid: int)
     sender = sockets.socket(zmq.PUSH)
     receiver.set_hwm(0)
     sender.set_hwm(0)
-    sender.setsockopt(zmq.LINGER, 2000)
+    sender.setsockopt(zmq.LINGER, _LINGER_MS)
     receiver.connect(to_engine)
     sender.connect(from_engine)
     try:
@@ -156,8 +159,22 @@ def run(config: EngineConfig, to_engine: str, from_engine: str, parent_pid: int)
         traceback.print_exc()
         sender.send(encode(FailedMessage(f"engine stopped: {type(error).__name__}: {error}")))
     finally:
-        sockets.destroy(linger=2000)
+        if os.getppid() == parent_pid:
+            sockets.destroy(linger=_LINGER_MS)
+        else:  # nobody reads last words, and nobody else tidies up
+            sockets.destroy(linger=0)
+            _remove_sockets(to_engine, from_engine)
     return 1
+
+
+def _remove_sockets(*addresses: str) -> None:
+    """The files behind the sockets, and the folder that the API process made for them."""
+    paths = [Path(a.removeprefix("ipc://")) for a in addresses if a.startswith("ipc://")]
+    for path in paths:
+        path.unlink(missing_ok=True)
+    for folder in {path.parent for path in paths}:
+        with contextlib.suppress(OSError):  # it holds something else, too
+            folder.rmdir()
 
 
 def _start(config: EngineConfig, inbox: SocketInbox, sender: zmq.Socket[bytes]) -> Engine:

@@ -102,8 +102,7 @@ class Sampler:
 def _add_bias(row: F32, params: SamplingParams) -> None:
     ids = list(params.logit_bias)
     biases = np.clip(list(params.logit_bias.values()), -_LARGEST, _LARGEST).astype(np.float32)
-    with np.errstate(over="ignore"):
-        row[ids] = np.minimum(row[ids] + biases, _LARGEST)
+    row[ids] += biases
 
 
 def _mask(row: F32, sequence: Sequence) -> None:

@@ -31,8 +31,10 @@ from headway.server.routes import (
     responses,
     tokens,
 )
+from headway.server.tracing import TraceHeaders, Tracing
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
+from headway.wire import EngineFacts
 
 
 def create_app(
@@ -43,16 +45,20 @@ def create_app(
 ) -> FastAPI:
     """`client` must be ready: the metrics and the checks at the door read its facts."""
     folded = _metrics(client, settings)
+    client.add_fold(folded)
+    client.add_watcher(folded)
     if settings.enable_log_requests:
         client.add_fold(RequestLog(tokenizer, settings.max_log_len))
     client.brakes.limit(settings.max_num_queued_reqs, settings.max_num_queued_tokens)
-    timelines = Timelines()
+    tracing = _tracing(client, settings)
+    timelines = Timelines(tracing.delivered) if tracing is not None else Timelines()
     client.add_fold(timelines)
     app = FastAPI(
         title="Headway",
         version=__version__,
         openapi_url=None if settings.disable_docs else "/openapi.json",
     )
+    app.state.tracing = tracing
     app.state.frontend = Frontend(client, tokenizer, template, settings, folded, timelines)
     for module in (completions, chat, responses, tokens, models, health, metrics, cache):
         app.include_router(module.router)
@@ -63,29 +69,37 @@ def create_app(
 
 
 def _metrics(client: EngineClient, settings: AppSettings) -> Metrics:
-    def cache_config() -> dict[str, object]:
-        facts = client.facts
-        return {
-            "block_size": facts.block_size,
-            "num_gpu_blocks": facts.num_blocks,
-            "cache_dtype": facts.kv_cache_dtype,
-            "enable_prefix_caching": facts.enable_prefix_caching,
-            "gpu_memory_utilization": "None",  # a size in bytes, not a share, sets the cache here
-            "kv_cache_size_tokens": facts.num_blocks * facts.block_size,
-            "kv_cache_max_concurrency": facts.num_blocks * facts.block_size / facts.max_model_len,
-            "kv_policy": facts.kv_policy,
-        }
-
-    folded = Metrics(
+    return Metrics(
         settings.served_model_names[0],
         max_model_len=client.facts.max_model_len,
-        cache_config=cache_config,
+        cache_config=lambda: _cache_config(client.facts),
         custom_buckets=settings.custom_histogram_buckets,
         is_healthy=lambda: client.health().is_ok,
     )
-    client.add_fold(folded)
-    client.add_watcher(folded)
-    return folded
+
+
+def _cache_config(facts: EngineFacts) -> dict[str, object]:
+    num_tokens = facts.num_blocks * facts.block_size
+    return {
+        "block_size": facts.block_size,
+        "num_gpu_blocks": facts.num_blocks,
+        "cache_dtype": facts.kv_cache_dtype,
+        "enable_prefix_caching": facts.enable_prefix_caching,
+        "gpu_memory_utilization": None,  # the cache is sized in bytes, not as a share of a GPU
+        "kv_cache_size_tokens": num_tokens,
+        "kv_cache_max_concurrency": round(num_tokens / facts.max_model_len, 2),
+        "kv_policy": facts.kv_policy,
+    }
+
+
+def _tracing(client: EngineClient, settings: AppSettings) -> Tracing | None:
+    """Raises ValueError, with a sentence, where spans cannot be exported."""
+    if settings.otlp_traces_endpoint is None:
+        return None
+    tracing = Tracing(settings.otlp_traces_endpoint, settings.served_model_names[0])
+    client.add_fold(tracing)
+    client.add_step_fold(tracing)
+    return tracing
 
 
 def _add_layers(app: FastAPI, client: EngineClient, folded: Metrics, settings: AppSettings) -> None:
@@ -102,6 +116,8 @@ def _add_layers(app: FastAPI, client: EngineClient, folded: Metrics, settings: A
             allow_headers=settings.allowed_headers,
             allow_credentials=settings.allow_credentials,
         )
+    if settings.otlp_traces_endpoint is not None:
+        app.add_middleware(TraceHeaders)
     if settings.enable_request_id_headers:
         app.add_middleware(RequestIdHeaders)
     for path in settings.middleware:

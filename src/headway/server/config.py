@@ -103,6 +103,10 @@ class ServerConfig:
         if not all(self.api_key):
             raise ValueError("api_key must not be empty: give a key or leave the flag out")
         _check_together(self)
+        if self.custom_histogram_buckets:
+            from headway.insight.metrics.buckets import check_buckets  # seldom asked for
+
+            check_buckets(self.custom_histogram_buckets)
 
 
 def _check_numbers(config: ServerConfig) -> None:

@@ -45,7 +45,7 @@ class Fold(Protocol):
 
 
 class StepFold(Protocol):
-    """Something that is told which steps ran, if the engine traces them, before what they gave."""
+    """Something that is told which steps ran, before what they gave, where the engine traces."""
 
     def on_step(self, step: StepTrace) -> None: ...
 

@@ -18,7 +18,7 @@ def bad_word_ids(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[tuple[int,
         spaced = _encode(tokenizer, f" {word.lstrip()}", word)
         found[bare] = None
         # Another length means that the space is a token of its own: the bare word covers that.
-        if len(spaced) == len(bare) and spaced[0] != bare[0]:
+        if len(spaced) == len(bare):
             found[spaced] = None
     return tuple(found)
 

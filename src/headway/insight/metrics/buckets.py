@@ -51,10 +51,15 @@ def bounds_by_family(
     max_model_len: int, custom: Mapping[str, Sequence[float]]
 ) -> dict[str, tuple[float, ...]]:
     """Ours, and `custom` in their place. Raises ValueError, with a sentence, for bad bounds."""
-    for family, bounds in custom.items():
-        _check(family, bounds)
+    check_buckets(custom)
     ours = {**_LATENCY_BOUNDS, REQUEST_TOKENS: length_bounds(max_model_len)}
     return ours | {family: tuple(map(float, bounds)) for family, bounds in custom.items()}
+
+
+def check_buckets(custom: Mapping[str, Sequence[float]]) -> None:
+    """Raises ValueError, with a sentence, for an unknown family or bounds that do not rise."""
+    for family, bounds in custom.items():
+        _check(family, bounds)
 
 
 def length_bounds(max_tokens: int) -> tuple[float, ...]:
