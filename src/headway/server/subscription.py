@@ -24,7 +24,11 @@ Withdraw = Callable[[str, int | None, FinishReason], None]
 
 
 class EngineDeadError(Exception):
-    """The engine is gone; the message says how."""
+    """The engine is gone; the message says how. `retry_after_s`: None where none will come."""
+
+    def __init__(self, message: str, retry_after_s: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 @dataclass(slots=True)
@@ -53,12 +57,30 @@ class Subscription:
         self._router = router
         self._withdraw = withdraw
 
+    @classmethod
+    def refused(cls, rejection: Rejected, router: UpdateRouter) -> Subscription:
+        """One that never reached the engine and has its refusal as its only update."""
+        subscription = cls((), router, lambda *_: None)
+        subscription._updates.put_nowait(rejection)
+        return subscription
+
     async def get(self) -> Update:
         """The next update. Raises EngineDeadError."""
         update = await self._updates.get()
         if isinstance(update, EngineDeadError):
             raise update
         return update
+
+    def ready(self) -> list[Update]:
+        """What has come already, without waiting; an EngineDeadError is left for `get`."""
+        updates: list[Update] = []
+        while not self._updates.empty():
+            update = self._updates.get_nowait()
+            if isinstance(update, EngineDeadError):
+                self._updates.put_nowait(update)  # nothing comes after it
+                break
+            updates.append(update)
+        return updates
 
     def withdraw(self, request_id: str, index: int, reason: FinishReason) -> None:
         """End one sequence; its terminal event still comes."""
