@@ -1,9 +1,10 @@
 # The habits. `make setup` once, then `make test`.
 PYTHON ?= python3
 VENV ?= .venv
+CLIENTS_VENV ?= .venv-clients
 BIN := $(VENV)/bin
 
-.PHONY: help setup test test-core lint format native bench clean
+.PHONY: help setup test test-core lint format native bench clients load soak clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -39,5 +40,19 @@ native:  ## rebuild the C++ kernels in place, for work on them
 bench:  ## the figures of the README on this machine
 	$(BIN)/python benchmarks/offline.py
 
+# An environment of its own: these packages bring uvloop and httptools, which change the server.
+clients:  ## other people's clients against a real server: litellm, langchain, lm-eval, guidellm, npm
+	$(PYTHON) -m venv $(CLIENTS_VENV)
+	$(CLIENTS_VENV)/bin/python -m pip install --quiet --editable ".[dev,golden,clients]"
+	$(CLIENTS_VENV)/bin/python -m pytest -q tests/clients tests/clients/others
+
+load:  ## 500 streams, kills and garbage against a real server, some minutes
+	$(BIN)/python -m benchmarks.load.streams
+	$(BIN)/python -m benchmarks.load.kill
+	$(BIN)/python -m benchmarks.load.fuzz
+
+soak:  ## the same load for half an hour
+	$(BIN)/python -m benchmarks.load.streams --minutes 30
+
 clean:
-	rm -rf build $(VENV)
+	rm -rf build $(VENV) $(CLIENTS_VENV)

@@ -1,0 +1,82 @@
+"""Many streams in one thread, each received event with the time at which its bytes came."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.load.server import HOST
+
+_SO_TIMESTAMPNS = 35  # from asm-generic/socket.h; Python's socket module has no name for it
+_TIMESPEC = struct.Struct("qq")
+
+
+@dataclass
+class Stream:
+    """What came: per event its data and CLOCK_MONOTONIC, in nanoseconds, at the socket.
+
+    The kernel's own stamp is used, so that a client that is late to read is not counted.
+    """
+
+    events: list[tuple[bytes, int]] = field(default_factory=list)
+    is_done: bool = False
+    rest: bytes = b""
+
+    def take(self, piece: bytes, at_ns: int) -> None:
+        *frames, self.rest = (self.rest + piece).split(b"\n\n")
+        for frame in frames:
+            start = frame.find(b"data: ")
+            if start >= 0:
+                self.events.append((frame[start + 6 :], at_ns))
+                self.is_done = self.is_done or frame.endswith(b"data: [DONE]")
+
+
+def receive(port: int, path: str, bodies: Sequence[dict[str, Any]]) -> list[Stream]:
+    """Send all bodies at once, one connection each, and read until every stream is done.
+
+    Raises RuntimeError for a stream that breaks off.
+    """
+    streams = [Stream() for _ in bodies]
+    with selectors.DefaultSelector() as selector:
+        for body, stream in zip(bodies, streams, strict=True):
+            selector.register(_ask(port, path, body), selectors.EVENT_READ, stream)
+        num_open = len(streams)
+        while num_open:
+            for key, _ in selector.select(30):
+                if _read(key.fileobj, key.data):
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()
+                    num_open -= 1
+    return streams
+
+
+def _ask(port: int, path: str, body: dict[str, Any]) -> socket.socket:
+    connection = socket.create_connection((HOST, port))
+    connection.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    raw = json.dumps(body).encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(raw)}\r\nconnection: close\r\n\r\n"
+    )
+    connection.sendall(head.encode() + raw)
+    return connection
+
+
+def _read(connection: socket.socket, stream: Stream) -> bool:
+    """One piece; True when the stream is done."""
+    piece, extras, _, _ = connection.recvmsg(1 << 18, 64)
+    now_ns = time.monotonic_ns()
+    if not piece:
+        raise RuntimeError(f"a stream broke off after {len(stream.events)} events: {stream.rest!r}")
+    for level, kind, raw in extras:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+            seconds, nanoseconds = _TIMESPEC.unpack(raw)
+            now_ns -= time.time_ns() - (seconds * 1_000_000_000 + nanoseconds)
+    stream.take(piece, now_ns)
+    return stream.is_done
