@@ -237,7 +237,7 @@ def test_first_start_that_fails_is_the_callers(tmp_path: Path) -> None:
 
 async def read_all(subscription: Subscription) -> None:
     while True:
-        await subscription.get()
+        await subscription.take()
 
 
 async def until(holds: Any, timeout_s: float = 10.0) -> None:

@@ -153,7 +153,7 @@ class Generation:
     async def _next_updates(self) -> list[SequenceUpdate]:
         """One turn's or more: what has come meanwhile is taken along."""
         try:
-            updates = [await self._subscription.get(), *self._subscription.ready()]
+            updates = await self._subscription.take()
         except EngineDeadError as error:
             message = f"no answer: {error}"
             raise ApiError(
