@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from headway.core.events import AbortCause, Aborted, RefusalCause, Rejected, Retired
 from headway.core.request import FinishReason, Request
 from headway.server.errors import ApiError, Problem
@@ -23,8 +25,7 @@ _LIMIT_NAMES = {
 _REPETITION = "repetition_detected"  # as vLLM names it
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceDelta:
+class ChoiceDelta(msgspec.Struct, frozen=True):  # one per token: a struct is made in no time
     """New text of one choice, with the tokens it came from; `is_first` of its choice."""
 
     index: int
@@ -153,7 +154,8 @@ class Generation:
     async def _next_updates(self) -> list[SequenceUpdate]:
         """One turn's or more: what has come meanwhile is taken along."""
         try:
-            updates = [await self._subscription.get(), *self._subscription.ready()]
+            updates = [await self._subscription.get()]
+            updates += self._subscription.ready()
         except EngineDeadError as error:
             message = f"no answer: {error}"
             raise ApiError(
