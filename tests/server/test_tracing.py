@@ -93,8 +93,9 @@ def test_a_request_joins_the_trace_of_its_caller(tmp_path: Path) -> None:
     assert second.trace_id.hex() != trace_id
     assert second.parent_span_id == b""
     assert attributes(first)["gen_ai.usage.completion_tokens"] == 3
-    assert [part.name for part in collector.children(first)][0] == "queue"
-    assert [part.name for part in collector.children(first)][-1] == "delivery"
+    names = [part.name for part in collector.children(first)]
+    assert names[0] == "queue"
+    assert names[-1] == "delivery"
 
 
 def test_without_a_collector_requests_are_served_and_one_warning_is_said(

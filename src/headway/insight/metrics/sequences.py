@@ -56,6 +56,7 @@ class SequenceMetrics:
         self._arrivals = Arrivals()
         self._siblings: dict[str, _Siblings] = {}
         self._lives: dict[int, _Life] = {}
+        self._num_new_tokens = 0  # of the turn that is being told
         self._tokens = TokenMetrics(families)
         self._make_times(families)
         self._make_sizes(families)
@@ -79,7 +80,10 @@ class SequenceMetrics:
 
     def on_events(self, events: Sequence[Event], now_ns: int) -> int:
         """Returns the tokens that they complete: output tokens, and prompts at their first."""
-        return sum(self._fold(event, now_ns) for event in events)
+        num_tokens = sum(self._fold(event, now_ns) for event in events)
+        self._tokens.on_output(self._num_new_tokens)
+        self._num_new_tokens = 0
+        return num_tokens
 
     def _fold(self, event: Event, now_ns: int) -> int:
         match event:
@@ -134,7 +138,7 @@ class SequenceMetrics:
             self._itl.observe((now_ns - life.last_token_ns) / _NS)
         life.last_token_ns = now_ns
         life.num_output_tokens += num_tokens
-        self._tokens.on_output(num_tokens)
+        self._num_new_tokens += num_tokens
         return num_prompt_tokens + num_tokens
 
     def _on_ended(self, life: _Life, event: Retired | Aborted, now_ns: int) -> None:
