@@ -42,11 +42,12 @@ class Delivery:
     """How deltas are cut. `interval`: tokens of a choice between two; None gives one at its end.
 
     `shows_output` is False where a prompt is only scored: the engine computes one token, because a
-    prompt needs a pass, and it is neither shown nor counted.
+    prompt needs a pass, and it is neither shown nor counted. `follows_text`: see `Detokenizer`.
     """
 
     interval: int | None = 1
     shows_output: bool = True
+    follows_text: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +87,9 @@ class Generation:
         self._choices: dict[tuple[str, int], _Choice] = {}
         for request in requests:
             for index in range(request.sampling.n):
-                assembler = TextAssembler(tokenizer, request.sampling)
+                assembler = TextAssembler(
+                    tokenizer, request.sampling, follows_text=delivery.follows_text
+                )
                 choice = _Choice(len(self._choices), request, assembler)
                 self._choices[request.request_id, index] = choice
         self._num_unfinished = len(self._choices)
