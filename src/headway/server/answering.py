@@ -57,10 +57,16 @@ def envelope(http: HttpRequest, prefix: str, model: str | None, arrival: Arrival
     return Envelope(answer_id, int(time.time()), name, frontend.system_fingerprint, arrival)
 
 
-def delivery_of(frontend: Frontend, body: GenerationBody, *, shows_output: bool = True) -> Delivery:
+def delivery_of(
+    frontend: Frontend, body: GenerationBody, *, follows_text: bool, shows_output: bool = True
+) -> Delivery:
     """A client may ask for longer intervals than the server's own, not for shorter ones."""
     interval = max(frontend.settings.stream_interval, body.stream_interval or 1)
-    return Delivery(interval=interval if body.stream else None, shows_output=shows_output)
+    return Delivery(
+        interval=interval if body.stream else None,
+        shows_output=shows_output,
+        follows_text=follows_text,
+    )
 
 
 async def answer(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from headway.core.events import AbortCause, Aborted, RefusalCause, Rejected, Retired
 from headway.core.request import FinishReason, Request
 from headway.server.errors import ApiError, Problem
@@ -23,8 +25,7 @@ _LIMIT_NAMES = {
 _REPETITION = "repetition_detected"  # as vLLM names it
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceDelta:
+class ChoiceDelta(msgspec.Struct, frozen=True):  # one per token: a struct is made in no time
     """New text of one choice, with the tokens it came from; `is_first` of its choice."""
 
     index: int
@@ -41,11 +42,12 @@ class Delivery:
     """How deltas are cut. `interval`: tokens of a choice between two; None gives one at its end.
 
     `shows_output` is False where a prompt is only scored: the engine computes one token, because a
-    prompt needs a pass, and it is neither shown nor counted.
+    prompt needs a pass, and it is neither shown nor counted. `follows_text`: see `Detokenizer`.
     """
 
     interval: int | None = 1
     shows_output: bool = True
+    follows_text: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +87,9 @@ class Generation:
         self._choices: dict[tuple[str, int], _Choice] = {}
         for request in requests:
             for index in range(request.sampling.n):
-                assembler = TextAssembler(tokenizer, request.sampling)
+                assembler = TextAssembler(
+                    tokenizer, request.sampling, follows_text=delivery.follows_text
+                )
                 choice = _Choice(len(self._choices), request, assembler)
                 self._choices[request.request_id, index] = choice
         self._num_unfinished = len(self._choices)

@@ -63,7 +63,7 @@ async def create_chat_completion(http: HttpRequest) -> Response:
         http,
         frontend,
         [request],
-        delivery_of(frontend, body),
+        delivery_of(frontend, body, follows_text=body.continue_final_message),
         lambda call: ChatWriter(frontend, head, body, call),
         headers,
     )

@@ -52,7 +52,7 @@ async def create_completion(http: HttpRequest) -> Response:
     headers = ignored_header(parsed.ignored)
     headers |= clamped_header(body.max_tokens, requests)
     # max_tokens=0 with echo only scores the prompt.
-    delivery = delivery_of(frontend, body, shows_output=body.max_tokens != 0)
+    delivery = delivery_of(frontend, body, follows_text=True, shows_output=body.max_tokens != 0)
     return await answer(
         http,
         frontend,

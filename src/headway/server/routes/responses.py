@@ -71,7 +71,7 @@ async def create_response(http: HttpRequest) -> Response:
         http,
         frontend,
         [request],
-        delivery_of(frontend, chat),
+        delivery_of(frontend, chat, follows_text=False),
         lambda call: ResponsesWriter(_blank(body, head, request), call),
         headers,
     )
