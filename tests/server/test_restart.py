@@ -122,7 +122,7 @@ def test_folds_hear_one_end_of_everything(tmp_path: Path, monkeypatch: pytest.Mo
         try:
             await client.wait_ready()
             known = client.submit([request("a", n=2)])
-            await known.get()
+            await known.take()
             os.kill(client.engine_pid, signal.SIGKILL)
             unknown = client.submit([request("b")])  # no engine will ever read this
             for subscription in (known, unknown):
@@ -134,7 +134,7 @@ def test_folds_hear_one_end_of_everything(tmp_path: Path, monkeypatch: pytest.Mo
                 client.submit([request("c")])
             await until(lambda: client.health().is_ok)
             retried = client.submit([request("a")])
-            assert (await retried.get()).request_id == "a"
+            assert [update.request_id for update in await retried.take()] == ["a"]
         finally:
             await client.close()
         assert recorder.refusals == ["engine_dead"]

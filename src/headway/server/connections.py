@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
@@ -27,6 +28,20 @@ class ConnectionLimits:
     max_connections: int = 4096
 
 
+class ChunkedConnection(h11.Connection):
+    """h11 with a short way for the chunks of a stream: one is sent for every token."""
+
+    _is_chunked = False
+
+    def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]
+        if self._is_chunked and type(event) is h11.Data:
+            return b"%x\r\n%b\r\n" % (len(event.data), event.data) if event.data else b""
+        output = super().send(event)
+        headers = output if output and isinstance(event, h11.Response) else b""
+        self._is_chunked = b"\r\ntransfer-encoding: chunked\r\n" in headers.lower()
+        return output
+
+
 class WatchedProtocol(H11Protocol):
     """What uvicorn leaves open: requests that never end, readers that never read, error bodies."""
 
@@ -35,6 +50,12 @@ class WatchedProtocol(H11Protocol):
     _write_timer: asyncio.TimerHandle | None = None
     _began_s = 0.0
     _num_bytes = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        limit = self.config.h11_max_incomplete_event_size
+        assert limit is not None, "the server always sets it"
+        self.conn = ChunkedConnection(h11.SERVER, limit)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

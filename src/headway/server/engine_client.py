@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from headway.core.events import Event, RefusalCause, Rejected
 from headway.core.request import FinishReason, Request
+from headway.server.audience import Audience, Fold, StepFold
 from headway.server.brakes import Brakes, QueueFullError
 from headway.server.engine_link import EngineStartError, StartEngine
 from headway.server.ledger import Ledger
@@ -33,21 +33,6 @@ from headway.wire import (
 
 __all__ = ["EngineClient", "EngineStartError", "Fold", "StartEngine", "StepFold", "Watcher"]
 _NS = 1_000_000_000
-_log = logging.getLogger("headway")
-
-
-class Fold(Protocol):
-    """Something that is told what is asked of the engine and what happens in it."""
-
-    def on_submitted(self, request: Request, now_ns: int) -> None: ...
-    def on_events(self, events: Sequence[Event], now_ns: int) -> None: ...
-    def on_stats(self, stats: EngineStats) -> None: ...
-
-
-class StepFold(Protocol):
-    """Something that is told which steps ran, before what they gave, where the engine traces."""
-
-    def on_step(self, step: StepTrace) -> None: ...
 
 
 class Watcher(Protocol):
@@ -75,8 +60,7 @@ class EngineClient:
         self._router = UpdateRouter()
         self._ledger = Ledger()
         self.brakes = Brakes(self._ledger)
-        self._folds: list[Fold] = [self._ledger, self.brakes]
-        self._step_folds: list[StepFold] = []
+        self._audience = Audience()
         self._watchers: list[Watcher] = []
         self._liveness = Liveness(time.monotonic_ns(), self._timeout_ns)
         self._facts: EngineFacts | None = None
@@ -97,10 +81,14 @@ class EngineClient:
         return self._supervisor.link.process.pid
 
     def add_fold(self, fold: Fold) -> None:
-        self._folds.append(fold)
+        self._audience.add(fold)
 
     def add_step_fold(self, fold: StepFold) -> None:
-        self._step_folds.append(fold)
+        self._audience.add_step_fold(fold)
+
+    def catch_up(self) -> None:
+        """Tell the folds what they have not heard yet. For who is about to ask one."""
+        self._audience.catch_up()
 
     def add_watcher(self, watcher: Watcher) -> None:
         self._watchers.append(watcher)
@@ -142,8 +130,9 @@ class EngineClient:
             self._liveness.on_progress(now_ns)
         subscription = self._router.open(requests, self._withdraw)
         for request, message in zip(requests, messages, strict=True):
-            for fold in self._folds:
-                fold.on_submitted(request, now_ns)
+            self._ledger.on_submitted(request, now_ns)
+            self.brakes.on_submitted(request, now_ns)
+            self._audience.submitted(request, now_ns)
             self._send(message)
         return subscription
 
@@ -208,9 +197,9 @@ class EngineClient:
 
     def _end_all(self, reason: str) -> None:
         """What the engine will not say any more is said here, so that every fold adds up."""
-        self._tell_folds(self._ledger.last_words(reason), time.monotonic_ns())
-        if self.stats is not None:
-            self._tell_stats(_nothing_left(self.stats))
+        stats = None if self.stats is None else _nothing_left(self.stats)
+        self._note(self._ledger.last_words(reason), time.monotonic_ns(), stats)
+        self._audience.catch_up()  # before who asks whether there is a new engine
         self.stats = None
         self._router.fail_all(self._dead_error())
 
@@ -237,28 +226,23 @@ class EngineClient:
     def _on_turn(self, turn: TurnMessage) -> None:
         events = unpack_events(turn.events)
         self._router.deliver(events, turn.logprobs)
-        if turn.step is not None:
-            for step_fold in self._step_folds:
-                _tell(step_fold.on_step, turn.step)
-        self._tell_folds(events, turn.now_ns)
-        self._tell_stats(turn.stats)
+        self._note(events, turn.now_ns, turn.stats, turn.step)
         self.stats = turn.stats
         self._liveness.on_turn(turn.stats, time.monotonic_ns())
 
-    def _tell_folds(self, events: Sequence[Event], now_ns: int) -> None:
-        for fold in self._folds:
-            _tell(fold.on_events, events, now_ns)
-
-    def _tell_stats(self, stats: EngineStats) -> None:
-        for fold in self._folds:
-            _tell(fold.on_stats, stats)
-
-
-def _tell(hear: Callable[..., None], *what: object) -> None:
-    try:
-        hear(*what)
-    except Exception:  # who watches must not stop what is watched
-        _log.exception("%s failed on what the engine did", getattr(hear, "__qualname__", hear))
+    def _note(
+        self,
+        events: Sequence[Event],
+        now_ns: int,
+        stats: EngineStats | None,
+        step: StepTrace | None = None,
+    ) -> None:
+        """What decides who may come in is noted at once, the rest is told soon."""
+        self._ledger.on_events(events, now_ns)
+        self.brakes.on_events(events, now_ns)
+        if stats is not None:
+            self.brakes.on_stats(stats)
+        self._audience.tell(events, now_ns, stats, step)
 
 
 def _nothing_left(stats: EngineStats) -> EngineStats:

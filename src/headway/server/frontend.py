@@ -137,6 +137,7 @@ class Call:
         frontend.open_calls.count += 1
 
     def metrics(self) -> dict[str, Any] | UnsetType:
+        self._frontend.client.catch_up()
         timings = self._frontend.timelines.take(self._request_ids)
         return UNSET if timings is None else metrics_body(timings)
 
@@ -147,6 +148,7 @@ class Call:
         self._is_open = False
         self._frontend.open_calls.count -= 1
         self.generation.close()
+        self._frontend.client.catch_up()
         self._frontend.timelines.delivered(self._request_ids, time.monotonic_ns())
 
 

@@ -14,5 +14,7 @@ router = APIRouter()
 
 @router.get("/metrics", **documented(None, plain_text=True))
 async def metrics(http: HttpRequest) -> Response:
-    text, content_type = frontend_of(http).metrics.exposition()
+    frontend = frontend_of(http)
+    frontend.client.catch_up()
+    text, content_type = frontend.metrics.exposition()
     return Response(text, headers={"content-type": content_type})
