@@ -12,7 +12,11 @@ import pytest
 import tokenizers
 
 from headway import LLM, SamplingParams
+from headway.core.repetition import ends_in_repetition
+from headway.core.request import RepetitionDetection
 from headway.core.step import Step, StepResult
+from headway.drive.record import StepRecord
+from headway.drive.recording import Arrival, EndedSequence, read_recordings
 from tests.model.tiny import make_tiny_llama
 
 END_IDS = {"tokenizer": 92, "generation_config": 93, "config": 94, "template": 95}
@@ -182,6 +186,8 @@ def test_the_second_identical_prompt_is_cached(llm: LLM) -> None:
         ("hello", greedy(1, logprobs=50), "max_logprobs=20"),
         ("hello", greedy(1, logit_bias={96: 1.0}), "logit_bias token 96"),
         ("hello", greedy(1, stop_token_ids=[96]), "stop_token_ids token 96"),
+        ("hello", greedy(1, allowed_token_ids=[3, 96]), "allowed_token_ids token 96"),
+        (None, greedy(1), "a prompt must be a string or token ids, got NoneType"),
     ],
 )
 def test_bad_requests_are_one_sentence_and_disturb_nobody(
@@ -191,6 +197,51 @@ def test_bad_requests_are_one_sentence_and_disturb_nobody(
         llm.generate(["fine", prompt], [greedy(), params], use_tqdm=False)
     assert not llm._engine.scheduler.has_unfinished()
     assert llm.generate("fine", greedy(), use_tqdm=False)[0].finished
+
+
+def test_no_prompts_at_all_are_one_sentence(llm: LLM) -> None:
+    with pytest.raises(ValueError, match=r"prompts must be a string, .* got NoneType"):
+        llm.generate(None, use_tqdm=False)  # type: ignore[arg-type]
+
+
+def test_bad_words_are_not_said_and_only_allowed_tokens_are(llm: LLM) -> None:
+    said = llm.generate("hello", greedy(20), use_tqdm=False)[0].outputs[0].text
+    word = said[4:6]
+    params = greedy(20, bad_words=[word], ignore_eos=True)
+    assert word not in llm.generate("hello", params, use_tqdm=False)[0].outputs[0].text
+    params = greedy(9, allowed_token_ids=[40, 41])
+    assert set(llm.generate("hello", params, use_tqdm=False)[0].outputs[0].token_ids) <= {40, 41}
+
+
+def test_an_output_that_goes_round_in_circles_ends(llm: LLM) -> None:
+    rule = RepetitionDetection(max_pattern_size=2, min_count=3)
+    params = greedy(50, allowed_token_ids=[40, 41], repetition_detection=rule)
+    output = llm.generate("hello", params, use_tqdm=False)[0].outputs[0]
+    assert output.finish_reason == "repetition"
+    assert ends_in_repetition(output.token_ids, rule)
+    assert not ends_in_repetition(output.token_ids[:-1], rule)
+
+
+def test_p33_equal_prompts_differ_without_a_seed_and_agree_with_one(llm: LLM) -> None:
+    def texts(**more: int) -> set[str]:
+        params = SamplingParams(temperature=1.0, max_tokens=12, **more)
+        return {o.outputs[0].text for o in llm.generate(["hello"] * 8, params, use_tqdm=False)}
+
+    assert len(texts()) > 1
+    assert len(texts(seed=7)) == 1
+
+
+def test_a_recording_of_the_library_is_complete(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    llm = LLM(str(folder), num_gpu_blocks_override=64, max_num_seqs=8, record=str(path))
+    llm.generate(["hello there", "abc"], greedy(20), use_tqdm=False)
+    assert llm._engine.recording is not None
+    llm._engine.recording.close()
+    [recording] = read_recordings(path.read_text().splitlines())
+    assert recording.header.num_blocks == 64
+    kinds = [type(entry) for entry in recording.entries]
+    assert kinds.count(EndedSequence) == kinds.count(Arrival) == 2
+    assert kinds.count(StepRecord) == llm._engine.scheduler.num_steps
 
 
 @pytest.mark.parametrize(
@@ -203,6 +254,9 @@ def test_bad_requests_are_one_sentence_and_disturb_nobody(
         ({"nonsense": 1}, "knows no setting nonsense"),
         ({"kv_policy": "perhaps"}, "kv_policy"),
         ({"max_num_seqs": 0}, "max_num_seqs must be at least 1"),
+        ({"record": "/nowhere/trace.jsonl"}, "record: cannot write '/nowhere/trace.jsonl'"),
+        ({"record": "trace.jsonl.zst"}, "asks for compression"),
+        ({"scheduler_cls": "headway.core.scheduler.MAX_STEPS_IN_FLIGHT"}, "must be a subclass"),
     ],
 )
 def test_impossible_settings_are_one_sentence(

@@ -21,6 +21,7 @@ from headway.engine.logprobs import LogprobStore
 from headway.model.source import resolve
 from headway.model_text import open_text
 from headway.outputs import RequestOutput
+from headway.text.bad_words import bad_word_ids
 from headway.wire import EngineFacts
 
 Prompt = str | Sequence[int] | Mapping[str, Any]
@@ -171,6 +172,8 @@ class LLM:
             prompt = prompt.get("prompt_token_ids") or prompt.get("prompt") or ""
         if isinstance(prompt, str):
             return prompt, self._text.tokenizer.encode(prompt)
+        if not isinstance(prompt, Sequence):
+            raise ValueError(f"a prompt must be a string or token ids, got {type(prompt).__name__}")
         return None, [int(token_id) for token_id in prompt]
 
     def _request(
@@ -188,6 +191,7 @@ class LLM:
             stop_token_ids=own if params.ignore_eos else own | self._text.stop_token_ids,
             # Unseeded requests differ from each other and repeat from run to run.
             seed=params.seed if params.seed is not None else (self._seed << 32) + serial,
+            bad_word_ids=bad_word_ids(self._text.tokenizer, params.bad_words or ()),
         )
         return request, prompt
 
@@ -258,7 +262,7 @@ class _MemoryInbox:
         taken, self.commands[:] = list(self.commands), []
         return taken
 
-    def wait(self) -> bool:
+    def wait(self, until_ns: int | None = None) -> bool:
         return bool(self.commands)
 
 
@@ -286,6 +290,10 @@ def _engine_config(model: str | None, settings: Mapping[str, Any]) -> EngineConf
 def _as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     if isinstance(prompts, str | Mapping):
         return [prompts]
+    if not isinstance(prompts, Sequence):
+        raise ValueError(
+            f"prompts must be a string, token ids or a list of those, got {type(prompts).__name__}"
+        )
     if prompts and all(isinstance(item, Integral) for item in prompts):
         return [prompts]  # type: ignore[list-item]
     return list(prompts)  # type: ignore[arg-type]
@@ -310,8 +318,8 @@ def _check_token_ids(token_ids: Sequence[int], vocab_size: int) -> None:
 
 
 def _check_params(params: SamplingParams, vocab_size: int, max_logprobs: int) -> None:
-    for name in ("logit_bias", "stop_token_ids"):
-        for token_id in getattr(params, name):
+    for name in ("logit_bias", "stop_token_ids", "allowed_token_ids"):
+        for token_id in getattr(params, name) or ():
             if token_id >= vocab_size:
                 raise ValueError(
                     f"{name} token {token_id} is outside the model's vocabulary of {vocab_size}"

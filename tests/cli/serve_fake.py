@@ -1,11 +1,13 @@
-"""`headway serve` with the fake engine: PORT LOG SHUTDOWN_TIMEOUT [engine flags]."""
+"""`headway serve` with the fake engine: LOG SERVER_FLAGS_AS_JSON_LIST [engine flags]."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+from headway.cli.parsing import parse_flags
 from headway.cli.serve import serve
 from headway.engine.config import EngineConfig
 from headway.server.config import ServerConfig
@@ -25,7 +27,7 @@ def open_text(engine: EngineConfig, server: ServerConfig) -> SimpleNamespace:
 
 
 if __name__ == "__main__":
-    port, log, timeout, *flags = sys.argv[1:]
-    config = ServerConfig(host="127.0.0.1", port=int(port), shutdown_timeout=int(timeout))
+    log, server_flags, *flags = sys.argv[1:]
+    engine, server = parse_flags(json.loads(server_flags)).configs()
     start = fake_engine.start(Path(log), *flags)
-    sys.exit(serve(EngineConfig(), config, start_engine=start, open_text=open_text))
+    sys.exit(serve(engine, server, start_engine=start, open_text=open_text))

@@ -10,7 +10,8 @@ import pytest
 from headway.cli.main import main
 from headway.cli.parsing import flag_help, parse_flags
 from headway.engine.config import EngineConfig
-from headway.flags import FLAGS, FOREIGN, Flag, FlagError, Foreign, parse_bytes, parse_size
+from headway.flags import FLAGS, FOREIGN, Flag, FlagError, Foreign
+from headway.flags.values import parse_bytes, parse_size
 from headway.server.config import ServerConfig
 
 # A value that is not the default, for flags whose values are not listed in the table.
@@ -22,15 +23,38 @@ SAMPLES = {
     "kv_cache_memory_bytes": ("512MiB", 512 << 20),
     "served_model_name": ("mine", ("mine",)),
     "api_key": ("key", ("key",)),
-    "chat_template": (__file__, Path(__file__)),
+    "chat_template": ("{{ messages }}", "{{ messages }}"),
+    "max_body_bytes": ("1MiB", 1 << 20),
+    "ssl_cert_reqs": ("0", 0),
+    "root_path": ("/api", "/api"),
+    "disable_access_log_for_endpoints": ("/health, /metrics", ("/health", "/metrics")),
+    "custom_histogram_buckets": ('{"request_latency": [0.1, 2]}', {"request_latency": (0.1, 2.0)}),
+}
+# Fields that no flag sets: another flag implies them.
+IMPLIED = {"trace_steps"}
+# Flags that only work together with another.
+COMPANIONS = {
+    "ssl_keyfile": ["--ssl-certfile", __file__],
+    "ssl_certfile": ["--ssl-keyfile", __file__],
+    "ssl_ca_certs": ["--ssl-keyfile", __file__, "--ssl-certfile", __file__],
+    "ssl_ciphers": ["--ssl-keyfile", __file__, "--ssl-certfile", __file__],
+    "fingerprint_value": ["--fingerprint-mode", "custom"],
 }
 
 
 def sample(flag: Flag) -> tuple[str, object]:
     if flag.allowed:
-        return flag.allowed[-1], flag.allowed[-1]
+        chosen = "hash" if flag.field == "fingerprint_mode" else flag.allowed[-1]
+        assert flag.parse is not None
+        return chosen, flag.parse(chosen)
     if flag.field in SAMPLES:
         return SAMPLES[flag.field]
+    if flag.metavar == "FILE" and flag.parse is not str:
+        return __file__, Path(__file__)
+    if flag.is_object:
+        return '{"a": {"b": 1}}', {"a": {"b": 1}}
+    if flag.repeats:
+        return "word", ("word",)
     return ("word", "word") if flag.parse is str else ("7", 7)
 
 
@@ -44,7 +68,7 @@ def test_every_flag_reaches_its_field(flag: Flag) -> None:
             [name.replace("-", "_").replace("__", "--", 1), text],
         ]
         for words in [[name]] if flag.parse is None else spellings:
-            parsed = parse_flags(words)
+            parsed = parse_flags([*words, *COMPANIONS.get(flag.field, ())])
             engine, server = parsed.configs()
             config = engine if flag.section == "engine" else server
             assert getattr(config, flag.field) == expected
@@ -95,7 +119,7 @@ def test_fields_are_those_of_the_configurations() -> None:
         assert flag.field in config.__dataclass_fields__
     names = [name for entry in (*FLAGS, *FOREIGN) for name in entry.names]
     assert len(names) == len(set(names))
-    reachable = {flag.field for flag in FLAGS}
+    reachable = {flag.field for flag in FLAGS} | IMPLIED
     assert reachable == {*EngineConfig.__dataclass_fields__, *ServerConfig.__dataclass_fields__}
 
 
@@ -106,7 +130,7 @@ def test_fields_are_those_of_the_configurations() -> None:
         (["--max-num-seqs", "many"], "--max-num-seqs must be a whole number, got 'many'"),
         (["--port", "99999"], "--port must be from 0 to 65535, got 99999"),
         (["--watermark", "1"], "--watermark must be at least 0 and less than 1, got '1'"),
-        (["--scheduling-policy", "sjf"], "--scheduling-policy must be fcfs, got 'sjf'"),
+        (["--scheduling-policy", "sjf"], "must be fcfs or priority, got 'sjf'"),
         (["--dtype", "int3"], "--dtype must be auto, float32 or bfloat16, got 'int3'"),
         (["--max-model-len", "long"], "--max-model-len must be a number such as"),
         (["--chat-template", "/none"], "--chat-template must be a file, and '/none' is none"),

@@ -24,7 +24,14 @@ from headway.core.events import (
 )
 from headway.core.invariants import check, check_idle, check_progress
 from headway.core.policies import Policies
-from headway.core.request import FinishReason, Request, SamplingParams
+from headway.core.repetition import ends_in_repetition
+from headway.core.request import (
+    FinishReason,
+    RepetitionDetection,
+    Request,
+    SamplingParams,
+    TimeLimits,
+)
 from headway.core.scheduler import Scheduler
 from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.step import Chunk, Step, StepResult
@@ -32,6 +39,7 @@ from headway.core.step import Chunk, Step, StepResult
 VOCABULARY = 7
 STOP_TOKEN_ID = 6
 GARBAGE = -1
+NO_LIMITS = TimeLimits()
 
 
 def make_request(
@@ -46,17 +54,30 @@ def make_request(
     adapter: str = "",
     tenant: str = "",
     cache_salt: str = "",
+    priority: int = 0,
+    arrival_ns: int = 0,
+    limits: TimeLimits = NO_LIMITS,
+    forced: SequenceOf[int] = (),
+    repetition: RepetitionDetection | None = None,
 ) -> Request:
     return Request(
         request_id=request_id,
         prompt_token_ids=tuple(prompt),
         sampling=SamplingParams(
-            max_tokens=max_tokens, min_tokens=min_tokens, n=n, prompt_logprobs=prompt_logprobs
+            max_tokens=max_tokens,
+            min_tokens=min_tokens,
+            n=n,
+            prompt_logprobs=prompt_logprobs,
+            repetition_detection=repetition,
         ),
         stop_token_ids=frozenset([STOP_TOKEN_ID] if stops else []),
         adapter=adapter,
         tenant=tenant,
         cache_salt=cache_salt,
+        priority=priority,
+        arrival_ns=arrival_ns,
+        limits=limits,
+        forced_token_ids=tuple(forced),
     )
 
 
@@ -147,17 +168,18 @@ class World:
         self.sequences: dict[int, Sequence] = {}
         self.endings: dict[int, Retired | Aborted] = {}
         self.outputs: dict[int, list[int]] = {}
+        self.now_ns = 0
 
     def submit(self, request: Request) -> list[Event]:
-        return self._note(self.scheduler.add(request, now_ns=0))
+        return self._note(self.scheduler.add(request, self.now_ns))
 
     def abort(self, request_id: str, index: int | None = None) -> list[Event]:
         return self._note(self.scheduler.abort(request_id, index))
 
     def schedule(self) -> Step:
-        step = self.scheduler.schedule(now_ns=0)
+        step = self.scheduler.schedule(self.now_ns)
         self.steps.append(step)
-        self._note([*step.preempted, *step.admitted, *step.resumed, *step.retired])
+        self._note([*step.expired, *step.preempted, *step.admitted, *step.resumed, *step.retired])
         check_progress(self.scheduler, step)
         for chunk in step.chunks:
             self.sequences.setdefault(chunk.sequence.sequence_id, chunk.sequence)
@@ -230,3 +252,7 @@ class World:
             assert num_tokens == sequence.max_num_tokens
         if ending.reason is FinishReason.STOP:
             assert output[-1] == STOP_TOKEN_ID
+        if ending.reason is FinishReason.REPETITION:
+            rule = sequence.request.sampling.repetition_detection
+            assert rule is not None
+            assert ends_in_repetition(output, rule)

@@ -69,6 +69,21 @@ def test_a_forgotten_block_is_blank_again_and_only_under_its_own_name():
     assert pool.find(name(1)) is None
 
 
+def test_forgetting_all_leaves_holders_their_blocks_and_nothing_to_find():
+    pool = BlockPool(3)
+    blocks = pool.allocate(2)
+    for block_id in blocks:
+        pool.register(block_id, name(block_id))
+    pool.free(blocks[1:])
+    pool.forget_all()
+    assert (pool.num_held, pool.num_cached, pool.num_free) == (1, 0, 2)
+    assert pool.hashes() == {}
+    pool.register(blocks[0], name(7))
+    assert pool.find(name(7)) == blocks[0]
+    pool.free(blocks[:1])
+    assert sorted(pool.allocate(3)) == [0, 1, 2]
+
+
 def test_what_the_pool_has_not_it_does_not_give():
     pool = BlockPool(2)
     with pytest.raises(ValueError, match="3 blocks wanted, 2 are free"):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from scheduler_world import World, make_request
+from scheduler_world import STOP_TOKEN_ID, World, make_request
 
 from headway.core.config import SchedulerConfig
-from headway.core.events import Aborted, Queued, Rejected, Retired
+from headway.core.events import AbortCause, Aborted, Queued, RefusalCause, Rejected, Retired
+from headway.core.policies import build_policies
+from headway.core.policies.victim import LowestPriority, Newest
 from headway.core.request import FinishReason
 from headway.core.scheduler import Scheduler
 from headway.core.step import StepResult
@@ -27,6 +29,7 @@ def test_what_can_never_be_served_is_rejected_with_the_numbers(request_, sentenc
     [answer] = scheduler.add(request_, 0)
     assert isinstance(answer, Rejected)
     assert sentence in answer.reason
+    assert answer.cause is RefusalCause.NEVER_FITS
     assert not scheduler.has_unfinished()
 
 
@@ -36,6 +39,7 @@ def test_a_live_request_id_is_refused_and_a_finished_one_is_free_again():
     [answer] = world.submit(make_request("a"))
     assert isinstance(answer, Rejected)
     assert "'a' is in use" in answer.reason
+    assert answer.cause is RefusalCause.ID_IN_USE
     world.drain()
     assert isinstance(world.submit(make_request("a"))[0], Queued)
     world.drain()
@@ -131,3 +135,57 @@ def test_a_member_that_ended_in_a_static_batch_answers_with_its_batch():
 def test_a_configuration_that_cannot_be_is_refused_with_a_sentence(knobs, sentence):
     with pytest.raises(ValueError, match=sentence):
         SchedulerConfig(**knobs)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_retried_request_never_runs_twice_at_once(ahead):
+    """Retries with the same id at every step, also right after the client has gone."""
+    world = World(SchedulerConfig(max_num_seqs=4), 30)
+    for number in range(12):
+        world.submit(make_request("same", max_tokens=3))
+        if number % 4 == 3:
+            assert all(e.cause is AbortCause.CLIENT for e in world.abort("same"))
+        step = world.schedule()
+        ids = [chunk.sequence.request.request_id for chunk in step.chunks]
+        assert len(ids) == len(set(ids))
+        assert len(world.scheduler.running_sequences()) <= 1
+        while len(world.scheduler.in_flight) > ahead:
+            world.complete()
+    world.drain()
+    assert len(world.endings) > 2
+
+
+@pytest.mark.parametrize("kv_policy", ["on-demand", "reserve"])
+def test_p74_forced_tokens_come_all_of_them_whatever_max_tokens_and_stop_ids_say(kv_policy):
+    scheduler = Scheduler(SchedulerConfig(kv_policy=kv_policy, max_model_len=64), num_blocks=10)
+    forced = [STOP_TOKEN_ID if number % 3 == 0 else 1 for number in range(20)]
+    scheduler.add(make_request("a", max_tokens=16, stops=True, forced=forced), 0)
+    for token in forced[:-1]:
+        events = scheduler.complete(scheduler.schedule(0), StepResult({0: (token,)}))
+        assert len(events) == 1
+    _, end = scheduler.complete(scheduler.schedule(0), StepResult({0: (forced[-1],)}))
+    assert isinstance(end, Retired)
+    assert (end.reason, end.detail) == (FinishReason.LENGTH, "")
+
+
+def test_a_stop_id_as_the_last_forced_token_is_a_stop():
+    scheduler = Scheduler(SchedulerConfig(), num_blocks=10)
+    scheduler.add(make_request("a", stops=True, forced=[STOP_TOKEN_ID]), 0)
+    end = scheduler.complete(scheduler.schedule(0), StepResult({0: (STOP_TOKEN_ID,)}))[-1]
+    assert (end.reason, end.stop_token_id) == (FinishReason.STOP, STOP_TOKEN_ID)
+
+
+def test_forced_tokens_that_are_none_are_refused():
+    scheduler = Scheduler(SchedulerConfig(), num_blocks=10)
+    [answer] = scheduler.add(make_request("a", forced=[3, -1]), 0)
+    assert isinstance(answer, Rejected)
+
+
+def test_the_victim_rule_goes_with_the_ordering_unless_named():
+    def victim_of(**knobs):
+        return type(build_policies(SchedulerConfig(**knobs)).victim)
+
+    assert victim_of() is Newest
+    assert victim_of(ordering="priority") is LowestPriority
+    assert victim_of(ordering="priority", victim="newest") is Newest
+    assert victim_of(victim="lowest-priority") is LowestPriority

@@ -6,6 +6,7 @@ import pytest
 from scheduler_world import World, make_request
 
 from headway.core.config import SchedulerConfig
+from headway.core.events import Admitted
 from headway.core.step import Blocker
 
 PROMPT = [1, 2, 3, 1, 2, 3, 1, 2, 3, 1]  # two full blocks of four and a half
@@ -135,4 +136,26 @@ def test_blocks_of_a_prompt_in_the_middle_of_its_chunks_are_found_already():
     world.turn()
     assert len(world.scheduler.pool.hashes()) == 2
     assert world.outputs[0] == []
+    world.drain()
+
+
+def test_after_a_reset_nothing_is_found_and_the_running_go_on():
+    world = World(SchedulerConfig(block_size=4), 30)
+    world.submit(make_request("a", [1] * 9, max_tokens=9))
+    world.turn()
+    world.scheduler.reset_prefix_cache()
+    world.submit(make_request("b", [1] * 9, max_tokens=2))
+    world.drain()
+    assert [e.num_cached_tokens for e in world.events if isinstance(e, Admitted)] == [0, 0]
+    world.submit(make_request("c", [1] * 9, max_tokens=2))
+    assert world.turn().admitted[0].num_cached_tokens == 8
+    world.drain()
+
+
+def test_a_reset_waits_for_the_steps_in_flight():
+    world = World(SchedulerConfig(), 30)
+    world.submit(make_request("a"))
+    world.schedule()
+    with pytest.raises(RuntimeError, match="1 steps are in flight"):
+        world.scheduler.reset_prefix_cache()
     world.drain()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headway.core.request import Request, SamplingParams
@@ -23,6 +25,9 @@ from headway.core.request import Request, SamplingParams
         ({"stop": [""]}, "stop must be non-empty strings"),
         ({"stop_token_ids": [-1]}, "stop_token_ids must be token ids"),
         ({"logprobs": -1}, "logprobs must be at least 0"),
+        ({"allowed_token_ids": []}, r"allowed_token_ids must be at least one token id.*got \(\)"),
+        ({"allowed_token_ids": [3, -1]}, "each of at least 0"),
+        ({"bad_words": [" "]}, "bad_words must be strings with more than spaces"),
         ({"seed": 2**64}, "seed must be a 64-bit integer"),
     ],
 )
@@ -36,3 +41,10 @@ def test_shorthands_are_resolved():
     assert (params.stop, params.top_k, params.stop_token_ids) == (("end",), 0, (3,))
     assert params.is_greedy
     assert Request(request_id="a", prompt_token_ids=(1, 2), sampling=params).num_prompt_tokens == 2
+
+
+def test_forced_tokens_are_the_length_of_the_output():
+    params = SamplingParams(max_tokens=16)
+    request = Request(request_id="a", prompt_token_ids=(1,), sampling=params)
+    assert request.max_output_tokens == 16
+    assert replace(request, forced_token_ids=(1,) * 20).max_output_tokens == 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -15,6 +17,13 @@ from scheduler_world import World, make_request
 
 from headway.core.config import SchedulerConfig
 from headway.core.invariants import check
+from headway.core.request import RepetitionDetection, TimeLimits
+
+
+@st.composite
+def time_limits(draw) -> TimeLimits:
+    span = st.sampled_from([None, None, None, 0, 1, 3, 9])
+    return TimeLimits(max_queue_ns=draw(span), max_run_ns=draw(span), deadline_ns=draw(span))
 
 
 @st.composite
@@ -33,6 +42,8 @@ def configs(draw) -> SchedulerConfig:
         kv_policy=draw(st.sampled_from(["on-demand", "reserve"])),
         unit=draw(st.sampled_from(["step", "request"])),
         prefill=draw(st.sampled_from(["mixed", "first"])),
+        ordering=draw(st.sampled_from(["fcfs", "priority"])),
+        victim=draw(st.sampled_from(["auto", "newest", "lowest-priority"])),
         reserve_full_isl=draw(st.booleans()),
         watermark=draw(st.sampled_from([0.0, 0.2, 0.9])),
     )
@@ -50,10 +61,27 @@ class SchedulerMachine(RuleBasedStateMachine):
         n=st.integers(1, 2),
         stops=st.booleans(),
         prompt_logprobs=st.sampled_from([None, None, 0]),
+        priority=st.integers(-1, 1),
+        limits=time_limits(),
+        repetition=st.sampled_from([None, None, RepetitionDetection(max_pattern_size=3)]),
     )
-    def submit(self, **asked):
-        self.world.submit(make_request(f"r{self.num_requests}", **asked))
+    def submit(self, limits, **asked):
+        now_ns = self.world.now_ns
+        if limits.deadline_ns is not None:
+            limits = replace(limits, deadline_ns=now_ns + limits.deadline_ns)
+        request = make_request(f"r{self.num_requests}", arrival_ns=now_ns, limits=limits, **asked)
+        self.world.submit(request)
         self.num_requests += 1
+
+    @rule(span_ns=st.integers(1, 4))
+    def time_passes(self, span_ns):
+        self.world.now_ns += span_ns
+
+    @precondition(lambda self: not self.world.scheduler.in_flight)
+    @rule()
+    def reset_prefix_cache(self):
+        self.world.scheduler.reset_prefix_cache()
+        assert not self.world.scheduler.pool.num_cached
 
     @rule(number=st.integers(0, 30), index=st.sampled_from([None, 0, 1]))
     def abort(self, number, index):
@@ -62,7 +90,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.world.scheduler.in_flight) < 2)
     @rule()
     def schedule(self):
-        self.world.schedule()
+        step = self.world.schedule()
+        due_ns = self.world.scheduler.next_due_ns()
+        assert due_ns is None or due_ns > self.world.now_ns or step.admitted
 
     @precondition(lambda self: self.world.scheduler.in_flight)
     @rule()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from headway.core.config import SchedulerConfig
-from headway.core.events import Aborted, Admitted, Advanced, Queued, Rejected, Retired
+from headway.core.events import AbortCause, Aborted, Admitted, Advanced, Queued, Rejected, Retired
 from headway.core.invariants import check_idle
-from headway.core.request import FinishReason, Request, SamplingParams
+from headway.core.request import FinishReason, Request, SamplingParams, TimeLimits
 from headway.core.scheduler import Scheduler
 from headway.core.step import Blocker, StepResult
 from headway.drive.clock import VirtualClock
 from headway.drive.loop import EngineLoop
-from headway.drive.ports import Submit, Withdraw
+from headway.drive.ports import ResetPrefixCache, Submit, Withdraw
 from headway.drive.record import StepRecord
 
 STEP_NS = 5_000_000
@@ -30,10 +30,11 @@ class ScriptedInbox:
         self._script = self._script[len(due) :]
         return due
 
-    def wait(self):
-        if not self._script:
+    def wait(self, until_ns=None):
+        times = [at for at in (until_ns, *(at for at, _ in self._script[:1])) if at is not None]
+        if not times:
             return False
-        self._clock.advance_to(self._script[0][0])
+        self._clock.advance_to(min(times))
         return True
 
 
@@ -60,12 +61,14 @@ class Ledger:
     def __init__(self) -> None:
         self.turns = []
         self.records: list[StepRecord] = []
+        self.turns_before_step: list[int] = []
 
     def on_events(self, events, now_ns):
         self.turns.append((now_ns, list(events)))
 
     def on_step(self, record):
         self.records.append(record)
+        self.turns_before_step.append(len(self.turns))
 
     @property
     def events(self):
@@ -75,9 +78,10 @@ class Ledger:
         return [type(e).__name__ for e in self.events if e.request_id == request_id]
 
 
-def submit(request_id, *, prompt=3, max_tokens=2):
+def submit(request_id, *, prompt=3, max_tokens=2, **fields):
     sampling = SamplingParams(max_tokens=max_tokens)
-    return Submit(Request(request_id=request_id, prompt_token_ids=(1,) * prompt, sampling=sampling))
+    ids = (1,) * prompt
+    return Submit(Request(request_id=request_id, prompt_token_ids=ids, sampling=sampling, **fields))
 
 
 def play(script, *, constraints=(), raises_in=(), says_nothing_in=(), **knobs):
@@ -140,6 +144,57 @@ def test_a_result_without_its_tokens_is_a_failure_too():
     assert ledger.kinds("b")[-1] == "Retired"
 
 
+def test_a_step_is_told_after_its_admissions_and_before_its_tokens():
+    ledger, _ = play([(0, submit("a"))])
+    assert ledger.turns_before_step == [1, 2]
+    assert [type(e) for e in ledger.turns[1][1]] == [Advanced]
+
+
+def test_a_step_that_gives_nobody_a_token_is_told_too():
+    """Else nobody would hear that a prompt is being computed and the backlog shrinks."""
+    ledger, _ = play([(0, submit("a", prompt=10, max_tokens=1))], max_num_batched_tokens=4)
+    assert [len(events) for _, events in ledger.turns] == [2, 0, 0, 2]
+
+
+def test_a_time_limit_ends_an_idle_wait_where_nothing_can_run():
+    class Never:
+        def bars(self, sequence):
+            return Blocker.ADAPTER
+
+        def entered(self, sequence):
+            raise AssertionError("barred")
+
+        left = entered
+
+    limits = TimeLimits(max_queue_ns=7 * STEP_NS)
+    ledger, _ = play([(0, submit("a", limits=limits))], constraints=[Never()])
+    told_ns, events = ledger.turns[-1]
+    assert (told_ns, [type(e) for e in events]) == (7 * STEP_NS, [Aborted])
+    assert events[0].cause is AbortCause.QUEUE_TIME
+
+
+def test_who_is_given_up_is_told_before_the_step_and_stands_in_its_record():
+    limits = TimeLimits(max_run_ns=2 * STEP_NS)
+    script = [(0, submit("a", max_tokens=50, limits=limits)), (0, submit("b", max_tokens=9))]
+    ledger, _ = play(script)
+    assert ledger.kinds("a") == ["Queued", "Admitted", "Advanced", "Advanced", "Aborted"]
+    assert [record.expired for record in ledger.records][:3] == [(), (), ((0, "run_time"),)]
+    assert ledger.records[0].outputs == ((0, 1), (1, 1))
+    at_ns = next(at for at, events in ledger.turns if Aborted in map(type, events))
+    assert at_ns == ledger.records[2].start_ns
+
+
+def test_a_reset_of_the_prefix_cache_arrives():
+    script = [
+        (0, submit("a", prompt=40)),
+        (10**9, submit("b", prompt=40)),
+        (2 * 10**9, ResetPrefixCache()),
+        (2 * 10**9, submit("c", prompt=40)),
+    ]
+    ledger, _ = play(script)
+    assert [e.num_cached_tokens for e in ledger.events if isinstance(e, Admitted)] == [0, 32, 0]
+
+
 def test_what_stays_barred_when_nothing_more_comes_is_told_so():
     class Never:
         def bars(self, sequence):
@@ -154,6 +209,7 @@ def test_what_stays_barred_when_nothing_more_comes_is_told_so():
     assert executor.num_runs == 0
     assert ledger.kinds("a") == ["Queued", "Aborted"]
     assert "still barred" in ledger.events[-1].detail
+    assert ledger.events[-1].cause is AbortCause.ENGINE
     assert ledger.records[0].blocker == "adapter"
 
 

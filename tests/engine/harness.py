@@ -49,7 +49,7 @@ class Bench:
         taken, self.commands = self.commands, []
         return taken
 
-    def wait(self) -> bool:
+    def wait(self, until_ns: int | None = None) -> bool:
         return bool(self.commands)
 
     def on_events(self, events: Iterable[Event], now_ns: int) -> None:

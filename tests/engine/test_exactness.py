@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -173,3 +174,33 @@ def test_two_runs_of_a_trace_with_other_arrivals_are_equal(make_bench: MakeBench
         return [outcomes[f"{request.request_id}/0"].visible() for request in trace]
 
     assert run(1) == run(2)
+
+
+def test_forced_tokens_are_scored_as_if_they_had_been_sampled(make_bench: MakeBench) -> None:
+    free = alone(make_bench, subject())
+    forced = replace(subject(max_tokens=2), forced_token_ids=tuple(free.token_ids))
+    assert alone(make_bench, forced).visible() == free.visible()
+
+
+def masked(name: str, seed: int) -> Request:
+    request = ask(
+        name,
+        prompt_of(40, seed),
+        max_tokens=20,
+        temperature=1.1,
+        seed=seed,
+        allowed_token_ids=range(20, 40),
+        repetition_penalty=1.3,
+    )
+    return replace(request, bad_word_ids=((21,), (22, 23), (24, 25, 26)))
+
+
+def test_masks_are_bit_equal_under_preemption_and_among_strangers(make_bench: MakeBench) -> None:
+    subjects = [masked(f"m{i}", i) for i in range(4)]
+    expected = {request.request_id: alone(make_bench, request) for request in subjects}
+    bench = make_bench(num_gpu_blocks_override=14, max_num_batched_tokens=16)
+    found = bench.run({0: subjects[:2], 3: [*strangers(3, 5), *subjects[2:]]})
+    assert bench.num_preemptions > 0
+    for name, outcome in expected.items():
+        assert found[f"{name}/0"].visible() == outcome.visible()
+        assert set(outcome.token_ids) <= set(range(20, 40)) - {21}

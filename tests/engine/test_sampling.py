@@ -21,10 +21,18 @@ def sequence(
     index: int = 0,
     seed: int = 0,
     stop_ids: tuple[int, ...] = (),
+    bad_word_ids: tuple[tuple[int, ...], ...] = (),
+    forced: tuple[int, ...] = (),
     **sampling: object,
 ) -> SimpleNamespace:
     params = SamplingParams(**({"temperature": 0.0, "max_tokens": 100} | sampling))  # type: ignore[arg-type]
-    request = SimpleNamespace(sampling=params, seed=seed, stop_token_ids=frozenset(stop_ids))
+    request = SimpleNamespace(
+        sampling=params,
+        seed=seed,
+        stop_token_ids=frozenset(stop_ids),
+        bad_word_ids=bad_word_ids,
+        forced_token_ids=forced,
+    )
     return SimpleNamespace(
         sequence_id=sequence_id,
         index=index,
@@ -146,3 +154,102 @@ def test_values_beyond_float32_and_int32_fail_nobody(sampling: dict[str, float])
     tokens = Sampler(ReferenceOps()).sample(logits.copy(), [odd, other])
     assert 0 <= tokens[0] < VOCAB
     assert tokens[1] == sample_one(logits[1:], other)
+
+
+def chosen(logits: np.ndarray, who: SimpleNamespace) -> tuple[int, np.ndarray]:
+    adjusted = logits.copy()
+    return Sampler(ReferenceOps()).sample(adjusted, [who])[0], adjusted[0]
+
+
+def test_only_allowed_tokens_can_come() -> None:
+    logits = logits_of()
+    worst = [int(i) for i in np.argsort(logits[0])[:3]]
+    token, row = chosen(logits, sequence(allowed_token_ids=worst))
+    assert token == worst[-1]
+    assert sorted(np.flatnonzero(np.isfinite(row))) == sorted(worst)
+    drawn = {
+        sample_one(logits, sequence(seed=s, temperature=5.0, allowed_token_ids=worst))
+        for s in range(30)
+    }
+    assert drawn == set(worst)
+
+
+def test_a_bias_lifts_no_token_that_is_not_allowed() -> None:
+    logits = logits_of()
+    who = sequence(allowed_token_ids=[3, 4], logit_bias={9: 1e300})
+    assert sample_one(logits, who) in (3, 4)
+
+
+def test_bans_that_would_leave_nothing_of_the_allowed_are_lifted() -> None:
+    who = sequence(allowed_token_ids=[7], stop_ids=(7,), min_tokens=5, bad_word_ids=((7,),))
+    assert sample_one(logits_of(), who) == 7
+
+
+@pytest.mark.parametrize(
+    ("output", "is_banned"),
+    [((), False), ((8, 9), True), ((9,), False), ((8, 9, 5), False), ((1, 8, 9), True)],
+)
+def test_a_token_that_would_complete_a_bad_word_is_banned(
+    output: tuple[int, ...], is_banned: bool
+) -> None:
+    _, row = chosen(logits_of(), sequence(output=output, bad_word_ids=((8, 9, 5),)))
+    assert (row[5] == -np.inf) == is_banned
+    assert np.isfinite(np.delete(row, 5)).all()
+
+
+def test_the_prompt_is_no_part_of_a_bad_word() -> None:
+    _, row = chosen(logits_of(), sequence(prompt=(8, 9), bad_word_ids=((8, 9, 5),)))
+    assert np.isfinite(row).all()
+
+
+def test_a_bad_word_of_one_token_never_comes_and_one_outside_the_vocabulary_harms_nobody() -> None:
+    logits = logits_of()
+    best = int(logits.argmax())
+    assert sample_one(logits, sequence(bad_word_ids=((best,), (VOCAB + 5,)))) != best
+
+
+def test_forced_tokens_replace_what_was_sampled_until_they_are_used_up() -> None:
+    logits = logits_of()
+    best = int(logits.argmax())
+    assert sample_one(logits, sequence(forced=(11, 12))) == 11
+    assert sample_one(logits, sequence(output=(11,), forced=(11, 12))) == 12
+    assert sample_one(logits, sequence(output=(11, 12), forced=(11, 12))) == best
+
+
+def test_masks_and_forced_tokens_stay_in_their_own_row() -> None:
+    logits = logits_of(rows=4)
+    crowd = [
+        sequence(0, seed=1, temperature=1.0, allowed_token_ids=[4, 5]),
+        sequence(1, seed=2, temperature=1.0, bad_word_ids=((6,),)),
+        sequence(2, seed=3, temperature=1.0, forced=(9,)),
+        sequence(3, seed=4, temperature=1.0),
+    ]
+    together = Sampler(ReferenceOps()).sample(logits.copy(), crowd)
+    assert together == [sample_one(logits[i : i + 1], crowd[i]) for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        {"repetition_penalty": 1e300},
+        {"repetition_penalty": 1e-300},
+        {"logit_bias": {1: 1e300, 2: -1e300}},
+        {"logit_bias": {1: 1e300}, "repetition_penalty": 0.1, "frequency_penalty": -2.0},
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_extreme_numbers_leave_a_row_without_nan_and_warn_of_nothing(
+    sampling: dict[str, object],
+) -> None:
+    token, row = chosen(50 * logits_of(), sequence(temperature=1.0, **sampling))
+    assert 0 <= token < VOCAB
+    assert not np.isnan(row).any()
+    assert not np.isposinf(row).any()
+
+
+def test_p33_the_same_prompt_eight_times_differs_without_a_seed_and_agrees_with_one() -> None:
+    logits = np.zeros((1, VOCAB), np.float32)
+    unseeded = {sample_one(logits, sequence(seed=s, temperature=1.0)) for s in range(8)}
+    seeded = {sample_one(logits, sequence(seed=7, temperature=1.0)) for _ in range(8)}
+    assert len(unseeded) > 1
+    assert len(seeded) == 1

@@ -14,10 +14,12 @@ from typing import Any
 
 import tokenizers
 import uvicorn
+from fastapi import FastAPI
 
 from headway.server.app import create_app
 from headway.server.config import AppSettings
-from headway.server.engine_client import EngineClient
+from headway.server.connections import ConnectionLimits, watched
+from headway.server.engine_client import EngineClient, StartEngine
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
 from tests.server import fake_engine
@@ -47,10 +49,11 @@ def _letter(byte: int) -> str:
 
 
 class LiveServer:
-    def __init__(self, log: Path, port: int, client: EngineClient) -> None:
+    def __init__(self, log: Path, port: int, client: EngineClient, app: FastAPI) -> None:
         self.log = log
         self.port = port
         self.client = client
+        self.app = app
         self.url = f"http://127.0.0.1:{port}"
 
     def commands(self, kind: str) -> list[dict[str, Any]]:
@@ -73,20 +76,33 @@ class LiveServer:
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
 
+def _taken(settings: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: settings.pop(name) for name in names if name in settings}
+
+
 @contextmanager
 def live_server(
-    directory: Path, *engine_flags: str, template: str | None = TEMPLATE, **settings: Any
+    directory: Path,
+    *engine_flags: str,
+    template: str | None = TEMPLATE,
+    start_engine: StartEngine | None = None,
+    **settings: Any,
 ) -> Iterator[LiveServer]:
     log = directory / "commands.jsonl"
-    listener = socket.socket()
+    # Named, so that asyncio sets TCP_NODELAY: else every answer waits 40 ms for an acknowledgement.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen()
     port = listener.getsockname()[1]
     ready = threading.Event()
     found: dict[str, Any] = {}
 
+    start = start_engine or fake_engine.start(log, *engine_flags)
+    client_settings = _taken(settings, "restart_limit", "health_timeout_s")
+    limits = _taken(settings, "read_timeout_s", "write_timeout_s", "max_connections")
+
     async def serve() -> None:
-        client = EngineClient(fake_engine.start(log, *engine_flags))
+        client = EngineClient(start, **client_settings)
         try:
             await client.wait_ready()
             names = settings.pop("served_model_names", ("echo", "echo-2"))
@@ -98,10 +114,18 @@ def live_server(
                 AppSettings(served_model_names=names, stop_token_ids=stop_ids, **settings),
             )
             config = uvicorn.Config(
-                app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2
+                app,
+                http=watched(ConnectionLimits(**limits)),
+                ws="none",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=2,
+                h11_max_incomplete_event_size=64 << 10,
             )
             server = uvicorn.Server(config)
-            found.update(client=client, server=server)
+            found.update(client=client, app=app, server=server)
             ready.set()
             await server.serve(sockets=[listener])
         finally:
@@ -111,7 +135,7 @@ def live_server(
     thread.start()
     assert ready.wait(20), "the server did not start"
     try:
-        yield LiveServer(log, port, found["client"])
+        yield LiveServer(log, port, found["client"], found["app"])
     finally:
         found["server"].should_exit = True
         thread.join(20)

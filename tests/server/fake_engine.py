@@ -11,15 +11,27 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import zmq
 
-from headway.core.events import Aborted, Admitted, Advanced, Event, Queued, Rejected, Retired
+from headway.core.events import (
+    AbortCause,
+    Aborted,
+    Admitted,
+    Advanced,
+    Event,
+    Queued,
+    Rejected,
+    Retired,
+)
 from headway.core.request import FinishReason, Request
 from headway.wire import (
+    AliveMessage,
     EngineFacts,
     EngineStats,
     FailedMessage,
@@ -83,7 +95,7 @@ class Stream:
 class FakeEngine:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
-        sockets = zmq.Context()
+        self.sockets = sockets = zmq.Context()
         self.inbox = sockets.socket(zmq.PULL)
         self.outbox = sockets.socket(zmq.PUSH)
         for socket in (self.inbox, self.outbox):
@@ -96,16 +108,19 @@ class FakeEngine:
         self.step_index = 0
         self.num_tokens = 0
         self.is_open = True
+        self.step_began_ns: int | None = None
         self.parent = os.getppid()
 
     def say(self, message: object) -> None:
         self.outbox.send(encode(message))  # type: ignore[arg-type]
 
     def run(self) -> None:
+        time.sleep(self.args.load)
         if self.args.fail:
             self.say(FailedMessage(self.args.fail))
             return
-        self.say(ReadyMessage(FACTS))
+        self.say(ReadyMessage(self.facts()))
+        threading.Thread(target=self.keep_saying_alive, daemon=True).start()
         while self.is_open and os.getppid() == self.parent:
             events = self.take()
             logprobs: list[SequenceLogprobs] = []
@@ -115,6 +130,24 @@ class FakeEngine:
                 self.tell(events, logprobs)
             if self.args.delay:
                 time.sleep(self.args.delay)
+
+    def facts(self) -> EngineFacts:
+        return msgspec.structs.replace(
+            FACTS,
+            scheduling_policy=self.args.policy,
+            enable_trace_replay=self.args.trace_replay,
+        )
+
+    def keep_saying_alive(self) -> None:
+        """Also during a step, as the real one does."""
+        outbox = self.sockets.socket(zmq.PUSH)
+        outbox.connect(self.args.from_engine)
+        while True:
+            alive = AliveMessage(
+                time.monotonic_ns(), self.step_index, self.step_began_ns, len(self.streams)
+            )
+            outbox.send(encode(alive))
+            time.sleep(self.args.alive_every)
 
     def take(self) -> list[Event]:
         events: list[Event] = []
@@ -137,6 +170,7 @@ class FakeEngine:
         if isinstance(message, SubmitMessage):
             entry |= {"id": message.request.request_id, "seed": message.request.seed}
             entry |= {"stop_ids": sorted(message.request.stop_token_ids)}
+            entry |= {"request": msgspec.to_builtins(message.request, str_keys=True)}
         if isinstance(message, WithdrawMessage):
             entry |= {"id": message.request_id, "index": message.index}
             entry |= {"reason": message.reason.value}
@@ -165,11 +199,13 @@ class FakeEngine:
         return [Aborted(s.sequence_id, request_id, reason) for s in gone]
 
     def step(self, events: list[Event], logprobs: list[SequenceLogprobs]) -> None:
+        self.step_began_ns = time.monotonic_ns()
         if self.args.hang_after is not None and self.num_tokens >= self.args.hang_after:
             time.sleep(20)
         self.step_index += 1
         for stream in list(self.streams):
             self.advance(stream, events, logprobs)
+        self.step_began_ns = None
         if self.args.die_after is not None and self.num_tokens >= self.args.die_after:
             self.tell(events, logprobs)
             time.sleep(0.05)
@@ -180,13 +216,24 @@ class FakeEngine:
     ) -> None:
         request = stream.request
         prompt = request.prompt_token_ids
-        token_id = prompt[stream.num_out % len(prompt)]
+        said = request.forced_token_ids or prompt
+        if self.args.expire and stream.num_out == self.args.expire_after:
+            cause = AbortCause(self.args.expire)
+            detail = f"{cause.value} is over"
+            events.append(
+                Aborted(stream.sequence_id, request.request_id, detail=detail, cause=cause)
+            )
+            self.streams.remove(stream)
+            return
+        token_id = said[stream.num_out % len(said)]
         logprobs.append(self.logprobs(stream, token_id))
         stream.num_out += 1
         self.num_tokens += 1
         events.append(Advanced(stream.sequence_id, request.request_id, (token_id,)))
         if token_id in request.stop_token_ids and stream.num_out > request.sampling.min_tokens:
             self.retire(stream, events, FinishReason.STOP, token_id)
+        elif request.sampling.repetition_detection and stream.num_out == 4:
+            self.retire(stream, events, FinishReason.REPETITION, None)
         elif stream.num_out == request.sampling.max_tokens:
             self.retire(stream, events, FinishReason.LENGTH, None)
 
@@ -214,6 +261,7 @@ class FakeEngine:
             num_held_blocks=len(self.streams),
             num_cached_blocks=0,
             num_resident_tokens=sum(s.num_out for s in self.streams),
+            num_backlog_tokens=self.args.backlog,
         )
         self.say(TurnMessage(time.monotonic_ns(), pack_events(events), logprobs, stats))
 
@@ -229,11 +277,18 @@ def main() -> None:
     parser.add_argument("from_engine")
     parser.add_argument("--log", required=True)
     parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--backlog", type=int, default=0)
     parser.add_argument("--cached", type=int, default=0)
     parser.add_argument("--fail")
+    parser.add_argument("--load", type=float, default=0.0)
     parser.add_argument("--die-after", type=int)
     parser.add_argument("--hang-after", type=int)
+    parser.add_argument("--alive-every", type=float, default=1.0)
     parser.add_argument("--chatty", action="store_true")
+    parser.add_argument("--policy", default="fcfs")
+    parser.add_argument("--trace-replay", action="store_true")
+    parser.add_argument("--expire", help="the AbortCause that ends every sequence")
+    parser.add_argument("--expire-after", type=int, default=0, help="tokens")
     FakeEngine(parser.parse_args()).run()
 
 

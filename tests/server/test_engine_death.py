@@ -15,7 +15,6 @@ import openai
 import pytest
 
 from headway.server.engine_client import EngineClient, EngineStartError
-from headway.server.liveness import HUNG_AFTER_NS, Liveness
 from tests.server import fake_engine
 from tests.server.bench import live_server
 
@@ -49,18 +48,19 @@ def test_death_in_the_middle_ends_a_stream_with_an_error(tmp_path: Path) -> None
 def test_killed_engine_is_named(tmp_path: Path) -> None:
     with live_server(tmp_path) as live:
         assert httpx.get(live.url + "/health").status_code == 200
-        os.kill(live.client._process.pid, signal.SIGKILL)
+        os.kill(live.client.engine_pid, signal.SIGKILL)
         live.wait_for(lambda: httpx.get(live.url + "/health").status_code == 503)
         assert "signal 9" in httpx.get(live.url + "/health").json()["status"]
 
 
 def test_engine_is_gone_when_the_server_stops(tmp_path: Path) -> None:
     with live_server(tmp_path, "--hang-after", "0") as live:
-        process = live.client._process
+        link = live.client._supervisor.link
+        process = link.process
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(live.url + "/v1/completions", json=BODY, timeout=0.3)
         os.kill(process.pid, 0)
-        directory = Path(live.client._directory)
+        directory = Path(link.directory)
         assert directory.stat().st_mode & 0o777 == 0o700
     assert process.returncode is not None
     assert not directory.exists()
@@ -87,40 +87,6 @@ def test_engine_that_does_not_start(tmp_path: Path, start: tuple | None, sentenc
 
     with pytest.raises(EngineStartError, match=sentence):
         asyncio.run(wait())
-
-
-SECOND = 1_000_000_000
-
-
-def stats(step_index: int, num_running: int):
-    return fake_engine.EngineStats(step_index, num_running, 0, 4, 0, 0, 0)
-
-
-def test_busy_is_healthy_and_hung_is_not() -> None:
-    life = Liveness(0)
-    for step in range(60):
-        life.on_turn(stats(step, 1), step * SECOND)
-        assert life.health(step * SECOND + SECOND, has_work=True).is_ok
-    last = 59 * SECOND
-    assert life.health(last + HUNG_AFTER_NS, has_work=True).is_ok
-    hung = life.health(last + HUNG_AFTER_NS + 2 * SECOND, has_work=True)
-    assert not hung.is_ok
-    assert hung.last_turn_age_s == 12
-    assert life.health(last + 100 * SECOND, has_work=False).is_ok
-
-
-def test_signs_of_life_without_steps_are_no_progress() -> None:
-    life = Liveness(0)
-    for second in range(12):
-        life.on_turn(stats(5, 1), second * SECOND)
-    assert not life.health(12 * SECOND, has_work=True).is_ok
-
-
-def test_work_after_a_long_idle_time_gets_its_ten_seconds() -> None:
-    life = Liveness(0)
-    life.on_progress(1000 * SECOND)
-    assert life.health(1009 * SECOND, has_work=True).is_ok
-    assert not life.health(1011 * SECOND, has_work=True).is_ok
 
 
 def test_health_answers_at_once_under_load(tmp_path: Path) -> None:

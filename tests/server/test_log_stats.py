@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import msgspec
 
 from headway.core.events import Aborted, Admitted, Advanced, Preempted, Queued
 from headway.core.request import Request, SamplingParams
-from headway.server.log_stats import StatsLog, start_lines
+from headway.server.config import AppSettings
+from headway.server.log_stats import StatsLog, limits_line, start_lines
 from headway.wire import EngineStats
 from tests.server.fake_engine import FACTS
 
@@ -40,6 +42,14 @@ def test_a_request_withdrawn_while_it_waits_is_forgotten() -> None:
     log.on_events([Queued(0, "r", 0), Aborted(0, "r")], 1)
     assert not log._num_prompt_tokens
     assert not log._waiting_prompts
+
+
+def test_brakes_are_told() -> None:
+    names: dict[str, Any] = {"served_model_names": ("m",), "stop_token_ids": frozenset()}
+    line = limits_line(AppSettings(**names, max_num_queued_reqs=8, api_keys=("k",)))
+    assert line.startswith("Limits: 8 sequences in flight, no limit of prompt tokens to compute, ")
+    assert line.endswith("; 1 API key")
+    assert limits_line(AppSettings(**names)).endswith("; no API keys")
 
 
 def test_start_lines_name_the_wall() -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from headway.cli.parsing import parse_flags, print_help
+from headway.cli.parsing import ParsedFlags, parse_flags, print_help
 from headway.flags import FlagError
 
 Message = dict[str, str]
@@ -26,6 +26,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         own, rest = _split(argv)
         flags = parse_flags(rest)
+        _refuse_others(flags, is_remote="--url" in own)
         engine, server = flags.configs()
         sampling = _sampling(own)
     except FlagError as error:
@@ -38,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
         else:
             settings = {**flags.engine, "tokenizer": server.tokenizer}
             if server.chat_template is not None:
-                settings["chat_template"] = server.chat_template.read_text()
+                settings["chat_template"] = server.chat_template
             answer = local(settings, sampling)
     except (ValueError, OSError) as error:
         print(f"headway chat: {error}", file=sys.stderr)
@@ -52,6 +53,17 @@ _ABOUT = """Talk to a model in the terminal. /clear forgets, /exit leaves, Ctrl-
   --system TEXT         the system message
   --max-tokens N        longest answer
   --temperature T       0 is greedy; 0.2 unless given"""
+
+
+def _refuse_others(flags: ParsedFlags, *, is_remote: bool) -> None:
+    """What would have no effect is said, not swallowed. Raises FlagError."""
+    taken = {"api_key"} if is_remote else {"tokenizer", "chat_template"}
+    for field in flags.server:
+        if field not in taken:
+            raise FlagError(f"{flags.names[field]} is for headway serve: leave it out")
+    for field in flags.engine:
+        if is_remote and field != "model":
+            raise FlagError(f"{flags.names[field]} has no effect with --url: leave it out")
 
 
 def converse(answer: Answer, system: str | None) -> int:

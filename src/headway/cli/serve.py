@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import importlib
 import logging
 import os
@@ -18,12 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headway.cli.parsing import parse_flags, print_help
+from headway.cli.listening import ListenError, address, listening, remove_file
+from headway.cli.parsing import print_help
+from headway.cli.settings import app_settings, sampling_defaults
+from headway.cli.sources import read_flags
 from headway.engine.config import EngineConfig
-from headway.flags import FlagError
-from headway.server.config import AppSettings, ServerConfig
+from headway.server.config import ServerConfig
 from headway.server.engine_client import EngineClient, EngineStartError, StartEngine
-from headway.server.log_stats import INTERVAL_S, StatsLog, start_lines
+from headway.server.log_format import relay, set_up_logging
+from headway.server.log_stats import INTERVAL_S, StatsLog, limits_line, start_lines
 
 if TYPE_CHECKING:
     import uvicorn
@@ -32,7 +36,6 @@ if TYPE_CHECKING:
 
 OpenText = Callable[[EngineConfig, ServerConfig], "ModelText"]
 _log = logging.getLogger("headway")
-_GOODBYE_S = 5  # for errors to reach their clients after the shutdown timeout
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -41,9 +44,14 @@ def main(argv: Sequence[str]) -> int:
         print_help("serve", "Answer over HTTP, as OpenAI's API does.")
         return 0
     try:
-        flags = parse_flags(argv)
+        flags = read_flags(argv, os.environ)
         engine, server = flags.configs()
-    except FlagError as error:
+        sampling_defaults(server, {})
+        if server.custom_histogram_buckets:
+            from headway.insight.metrics.buckets import bounds_by_family
+
+            bounds_by_family(engine.max_model_len or 1, server.custom_histogram_buckets)
+    except ValueError as error:
         print(f"headway serve: {error}", file=sys.stderr)
         return 2
     for warning in flags.warnings:
@@ -59,25 +67,41 @@ def serve(
     open_text: OpenText | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit code: 1 when it could not start."""
-    _set_up_logging(server)
+    set_up_logging(server.uvicorn_log_level, server.log_format)
+    if server.otlp_traces_endpoint is not None:
+        engine = dataclasses.replace(engine, trace_steps=True)
+    starter = start_engine or partial(
+        start_engine_process, engine, relays=server.log_format == "json"
+    )
     try:
-        listener = _listen(server)
-    except OSError as error:
-        return _fail(f"cannot listen on {server.host}:{server.port}: {error.strerror or error}")
-    client = EngineClient(start_engine or partial(start_engine_process, engine))
-    with listener:
-        return asyncio.run(_run(engine, server, client, listener, open_text or open_model_text))
+        with listening(server) as listener:
+            client = EngineClient(
+                starter,
+                restart_limit=server.engine_restart_limit,
+                health_timeout_s=server.health_timeout_s,
+            )
+            run = _run(engine, server, client, listener, open_text or open_model_text)
+            return asyncio.run(run)
+    except ListenError as error:
+        return _fail(str(error))
 
 
 def start_engine_process(
-    config: EngineConfig, to_engine: str, from_engine: str
+    config: EngineConfig, to_engine: str, from_engine: str, *, relays: bool = False
 ) -> subprocess.Popen[bytes]:
-    """In a process group of its own: Ctrl-C is the API process's to pass on."""
+    """In a process group of its own: Ctrl-C is the API process's to pass on.
+
+    `relays`: what it writes to its stderr goes through this process's log.
+    """
     words = [sys.executable, "-m", "headway.engine.process"]
     words += ["--to-engine", to_engine, "--from-engine", from_engine]
     words += ["--parent-pid", str(os.getpid())]
     words += ["--config", msgspec.json.encode(config).decode()]
-    return subprocess.Popen(words, process_group=0, stdin=subprocess.DEVNULL)
+    errors = subprocess.PIPE if relays else None
+    process = subprocess.Popen(words, process_group=0, stdin=subprocess.DEVNULL, stderr=errors)
+    if process.stderr is not None:
+        relay(process.stderr)
+    return process
 
 
 def open_model_text(engine: EngineConfig, server: ServerConfig) -> ModelText:
@@ -86,8 +110,7 @@ def open_model_text(engine: EngineConfig, server: ServerConfig) -> ModelText:
     from headway.model_text import open_text
 
     source = resolve(engine.model, revision=engine.revision, download_dir=engine.download_dir)
-    template = None if server.chat_template is None else server.chat_template.read_text()
-    return open_text(source, tokenizer_path=server.tokenizer, chat_template=template)
+    return open_text(source, tokenizer_path=server.tokenizer, chat_template=server.chat_template)
 
 
 async def _run(
@@ -121,43 +144,60 @@ async def _serve_http(
     listener: socket.socket,
     text: ModelText,
 ) -> int:
-    import uvicorn
-
+    from headway.cli.leaving import HttpServer, Leaving
     from headway.server.app import create_app
 
-    settings = AppSettings(
-        served_model_names=engine.served_model_name or (client.facts.model,),
-        stop_token_ids=text.stop_token_ids | frozenset(client.facts.stop_token_ids),
-        default_sampling=text.sampling_defaults,
-        api_keys=server.api_key,
-    )
+    sampling = sampling_defaults(server, text.sampling_defaults)
+    settings = app_settings(engine, server, client.facts, text, sampling)
     app = create_app(client, text.tokenizer, text.template, settings)
     for line in start_lines(client.facts, [str(stop) for stop in text.stop_ids]):
         _log.info(line)
-    _log.info("Listening on http://%s:%d", *listener.getsockname()[:2])
-    config = uvicorn.Config(
-        app,
-        log_level=server.uvicorn_log_level,
-        lifespan="off",
-        timeout_graceful_shutdown=server.shutdown_timeout + _GOODBYE_S,
+    _log.info(limits_line(settings))
+    http = HttpServer(_uvicorn_config(app, server))
+    leaving = Leaving(
+        http,
+        client,
+        app.state.traffic,
+        server.shutdown_timeout,
+        partial(remove_file, server),
     )
-    # uvicorn raises the signal that ended it once more; by then it must not end us.
     for number in _SIGNALS:
-        signal.signal(number, lambda *_: None)
+        asyncio.get_running_loop().add_signal_handler(number, leaving.on_signal, number)
+    _log.info("Listening on %s", address(server, listener))
     async with _stats_lines(client, shown=not server.disable_log_stats):
-        http = uvicorn.Server(config)
-        watch = asyncio.create_task(_end_in_time(http, client, server.shutdown_timeout))
         await http.serve(sockets=[listener])
-        watch.cancel()
+    if app.state.tracing is not None:
+        await asyncio.to_thread(app.state.tracing.close)
     return 0
 
 
-async def _end_in_time(http: uvicorn.Server, client: EngineClient, timeout_s: float) -> None:
-    """Once told to stop, what still runs after `timeout_s` ends with an error, not a cut line."""
-    while not http.should_exit:
-        await asyncio.sleep(0.1)
-    await asyncio.sleep(timeout_s)
-    client.end_requests("the server is shutting down")
+def _uvicorn_config(app: Any, server: ServerConfig) -> uvicorn.Config:
+    import uvicorn
+
+    from headway.server.connections import ConnectionLimits, watched
+
+    limits = ConnectionLimits(
+        read_timeout_s=server.http_read_timeout_s,
+        write_timeout_s=server.http_write_timeout_s,
+        max_connections=server.max_connections,
+    )
+    return uvicorn.Config(
+        app,
+        http=watched(limits),
+        ws="none",  # an upgraded connection would be watched by nobody
+        lifespan="off",
+        log_config=None,
+        log_level=server.uvicorn_log_level,
+        access_log=False,  # ours has the request id and the client that went
+        server_header=False,
+        timeout_graceful_shutdown=1,  # by then nothing is under way any more
+        h11_max_incomplete_event_size=server.h11_max_incomplete_event_size,
+        ssl_keyfile=server.ssl_keyfile,
+        ssl_certfile=server.ssl_certfile,
+        ssl_ca_certs=None if server.ssl_ca_certs is None else str(server.ssl_ca_certs),
+        ssl_cert_reqs=server.ssl_cert_reqs,
+        ssl_ciphers=server.ssl_ciphers,
+    )
 
 
 @contextlib.asynccontextmanager
@@ -191,26 +231,6 @@ def _cancelled_by_signals() -> Any:
     finally:
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
-
-
-def _listen(server: ServerConfig) -> socket.socket:
-    """Bound before anything is loaded, so that a port in use is known in milliseconds."""
-    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
-    # With the protocol named, asyncio sets TCP_NODELAY: else a small answer waits 40 ms for an ACK.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((server.host, server.port))
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
-def _set_up_logging(server: ServerConfig) -> None:
-    level = logging.DEBUG if server.uvicorn_log_level in ("debug", "trace") else logging.INFO
-    logging.basicConfig(format="%(levelname)s %(asctime)s %(message)s", stream=sys.stderr)
-    _log.setLevel(level)
 
 
 def _fail(sentence: str) -> int:

@@ -123,6 +123,13 @@ class BlockPool:
             self._blank.append(block_id)
         return True
 
+    def forget_all(self) -> None:
+        """Nothing can be found any more; who holds a block keeps it."""
+        self._blank += reversed(self._cached)
+        self._cached.clear()
+        self._block_of.clear()
+        self._hash_of = [None] * self.num_blocks
+
     def _drop_hash(self, block_id: int) -> None:
         block_hash = self._hash_of[block_id]
         if block_hash is not None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 KV_POLICIES = ("on-demand", "reserve")
 UNITS = ("step", "request")
 PREFILLS = ("mixed", "first")
-ORDERINGS = ("fcfs",)
-VICTIMS = ("newest",)
+ORDERINGS = ("fcfs", "priority")
+VICTIMS = ("auto", "newest", "lowest-priority")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,7 @@ class SchedulerConfig:
     `max_num_seqs` is read at admission only. `watermark` is the share of blocks that an admission
     leaves free while others run. `reserve_full_isl`: an on-demand admission needs blocks for all
     known tokens, not only for its first chunk. `long_prefill_token_threshold` of 0 is off.
+    `victim` "auto" goes with the ordering: the lowest priority where there are priorities.
     `prefix_salt` separates the prefix caches of servers. Raises ValueError with a sentence.
     """
 
@@ -32,7 +33,7 @@ class SchedulerConfig:
     unit: str = "step"
     prefill: str = "mixed"
     ordering: str = "fcfs"
-    victim: str = "newest"
+    victim: str = "auto"
     reserve_full_isl: bool = True
     watermark: float = 0.0
     prefix_salt: str | bytes = ""

@@ -26,7 +26,7 @@ class AbortCause(enum.Enum):
     QUEUE_TIME = "queue_time"
     RUN_TIME = "run_time"
     DEADLINE = "deadline"
-    ENGINE = "engine"  # the engine process died
+    ENGINE = "engine"  # the engine died, or ended with this undone
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ def check(scheduler: Scheduler) -> None:
     _check_pool(scheduler)
     _check_running(scheduler)
     _check_waiting(scheduler)
+    _check_backlog(scheduler)
     _check_names(scheduler)
     for step in scheduler.in_flight:
         check_step(scheduler, step)
@@ -131,6 +132,18 @@ def _check_waiting(scheduler: Scheduler) -> None:
         _require(computed == 0, f"{name} counts {computed} computed tokens")
         state = sequence.status
         _require(state in (SequenceStatus.WAITING, SequenceStatus.PREEMPTED), f"{name} is {state}")
+
+
+def _check_backlog(scheduler: Scheduler) -> None:
+    waiting = sum(sequence.num_queued_tokens for sequence in scheduler.waiting_sequences())
+    prefills = sum(
+        sequence.num_tokens - sequence.num_computed_tokens
+        for sequence in scheduler.running_sequences()
+        if sequence.num_computed_tokens < max(sequence.num_prompt_tokens, sequence.num_tokens - 1)
+    )
+    counted = scheduler.stats().num_backlog_tokens
+    expected = waiting + prefills
+    _require(counted == expected, f"a backlog of {counted} tokens is counted, it is {expected}")
 
 
 def _holders(scheduler: Scheduler) -> list[Sequence]:

@@ -25,7 +25,8 @@ class Limits:
         max_model_len = self._config.max_model_len
         if not prompt:
             return "the prompt is empty: send at least one token"
-        if min(prompt) < 0 or max(prompt) > MAX_TOKEN_ID:
+        ids = prompt + request.forced_token_ids
+        if min(ids) < 0 or max(ids) > MAX_TOKEN_ID:
             return f"prompt token ids must be in [0, {MAX_TOKEN_ID}]: check the tokenizer"
         if len(prompt) >= max_model_len:
             return (
@@ -51,26 +52,35 @@ class Limits:
     def max_num_tokens(self, request: Request) -> int:
         """Where a sequence must end: prompt and output together."""
         limit = min(self._config.max_model_len, self._pool_limit)
-        max_tokens = request.sampling.max_tokens
-        return limit if max_tokens is None else min(limit, request.num_prompt_tokens + max_tokens)
+        most = request.max_output_tokens
+        return limit if most is None else min(limit, request.num_prompt_tokens + most)
 
     def ending(self, sequence: Sequence, token_id: int) -> Retired | None:
-        """How the sequence ends with its latest token; None if it goes on."""
+        """How the sequence ends with its latest token; None if it goes on. Once for each token."""
         request = sequence.request
         is_full = len(sequence.token_ids) >= sequence.max_num_tokens
-        if not is_full and token_id not in request.stop_token_ids:
+        repeats = sequence.repetition is not None and sequence.repetition.repeats(
+            sequence.token_ids, sequence.num_output_tokens
+        )
+        if not (is_full or repeats or token_id in request.stop_token_ids):
             return None
         name = (sequence.sequence_id, request.request_id)
-        past_minimum = sequence.num_output_tokens >= request.sampling.min_tokens
-        if past_minimum and token_id in request.stop_token_ids:
+        if self._may_end(sequence) and token_id in request.stop_token_ids:
             return Retired(*name, FinishReason.STOP, stop_token_id=token_id)
         if is_full:
             return Retired(*name, FinishReason.LENGTH, detail=self._limit_detail(sequence))
+        if self._may_end(sequence) and repeats:
+            return Retired(*name, FinishReason.REPETITION)
         return None
+
+    def _may_end(self, sequence: Sequence) -> bool:
+        """Whether what it says may end it, before it is full; forced tokens come all of them."""
+        num_left = len(sequence.request.forced_token_ids) - sequence.num_output_tokens
+        return num_left <= 0 and sequence.num_output_tokens >= sequence.request.sampling.min_tokens
 
     def _limit_detail(self, sequence: Sequence) -> str:
         """Which limit ended it, where that was not the client's own max_tokens."""
-        if sequence.num_output_tokens == sequence.request.sampling.max_tokens:
+        if sequence.num_output_tokens == sequence.request.max_output_tokens:
             return ""
         if sequence.num_tokens >= self._config.max_model_len:
             return f"reached max_model_len={self._config.max_model_len}"

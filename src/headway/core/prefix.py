@@ -28,6 +28,10 @@ class PrefixCache(Protocol):
         """Make unfindable what these chunks were to compute; returns the blocks concerned."""
         ...
 
+    def reset(self) -> None:
+        """Make everything unfindable."""
+        ...
+
 
 class NoPrefixCache:
     """Finds nothing, remembers nothing."""
@@ -40,6 +44,9 @@ class NoPrefixCache:
 
     def forget(self, chunks: Iterable[Chunk]) -> list[int]:
         return []
+
+    def reset(self) -> None:
+        pass
 
 
 class HashedPrefixCache:
@@ -95,6 +102,9 @@ class HashedPrefixCache:
                 if self._pool.forget(chunk.block_ids[place], name):
                     forgotten += [chunk.block_ids[place]]
         return forgotten
+
+    def reset(self) -> None:
+        self._pool.forget_all()
 
     def _hashes(self, sequence: Sequence, num_blocks: int) -> list[BlockHash]:
         """The sequence's block names, made as far as `num_blocks`; tokens never change."""

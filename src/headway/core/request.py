@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 MAX_SEED = 2**63 - 1
+MAX_PATTERN_SIZE = 1024  # each token is compared with as many before it
+MAX_PATTERN_COUNT = 2**31 - 1
 
 
 class FinishReason(enum.Enum):
@@ -33,21 +35,13 @@ class RepetitionDetection:
     min_count: int = 2
 
     def __post_init__(self) -> None:
-        name = "repetition_detection"
-        least = max(1, self.min_pattern_size)
-        _require(
-            self.min_pattern_size >= 0,
-            f"{name}.min_pattern_size",
-            self.min_pattern_size,
-            "0 or more",
-        )
-        _require(
-            self.max_pattern_size >= least,
-            f"{name}.max_pattern_size",
-            self.max_pattern_size,
-            f"at least {least}",
-        )
-        _require(self.min_count >= 2, f"{name}.min_count", self.min_count, "at least 2")
+        for name, least, most in (
+            ("min_pattern_size", 0, MAX_PATTERN_SIZE),
+            ("max_pattern_size", max(1, self.min_pattern_size), MAX_PATTERN_SIZE),
+            ("min_count", 2, MAX_PATTERN_COUNT),
+        ):
+            value, rule = getattr(self, name), f"in [{least}, {most}]"
+            _require(least <= value <= most, f"repetition_detection.{name}", value, rule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +80,15 @@ class SamplingParams:
         object.__setattr__(self, "stop", _as_tuple(self.stop))
         object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
         object.__setattr__(self, "logit_bias", dict(self.logit_bias or {}))
+        for name in ("allowed_token_ids", "bad_words"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.top_k == -1:
             object.__setattr__(self, "top_k", 0)
         _check_counts(self)
         _check_numbers(self)
         _check_stops(self)
+        _check_masks(self)
 
     @property
     def is_greedy(self) -> bool:
@@ -114,7 +112,8 @@ class Request:
     client's own; the scheduler ends a sequence at any of them. `seed` is resolved: never None.
     `priority`: lower is more urgent. `cache_salt` and `adapter` separate prefix-cache entries.
     `bad_word_ids`: token sequences of which none may be completed. `forced_token_ids`: the output,
-    given beforehand; the model only scores it.
+    given beforehand; the model only scores it, and it ends with the last of them, whatever
+    `max_tokens` and the stop ids say.
     """
 
     request_id: str
@@ -134,6 +133,11 @@ class Request:
     @property
     def num_prompt_tokens(self) -> int:
         return len(self.prompt_token_ids)
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        """Where the client wants the output to end at the latest; None: no limit."""
+        return len(self.forced_token_ids) or self.sampling.max_tokens
 
 
 def _as_tuple(stop: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -213,6 +217,24 @@ def _check_stops(params: SamplingParams) -> None:
         "stop_token_ids",
         ids,
         "token ids of at least 0",
+    )
+
+
+def _check_masks(params: SamplingParams) -> None:
+    allowed = params.allowed_token_ids
+    if allowed is not None:
+        _require(
+            bool(allowed) and all(isinstance(i, int) and i >= 0 for i in allowed),
+            "allowed_token_ids",
+            allowed,
+            "at least one token id, each of at least 0",
+        )
+    words = params.bad_words or ()
+    _require(
+        all(isinstance(word, str) and word.strip() for word in words),
+        "bad_words",
+        words,
+        "strings with more than spaces in them",
     )
 
 

@@ -6,18 +6,20 @@ from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 
+from headway.core.backlog import Backlog, num_running_tokens
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
 from headway.core.constraints import Constraint
+from headway.core.entrance import Entrance
 from headway.core.events import (
+    AbortCause,
     Aborted,
-    Admitted,
     Advanced,
     Event,
     Preempted,
     Queued,
+    RefusalCause,
     Rejected,
-    Resumed,
     Retired,
 )
 from headway.core.failure import spoiled_sequences
@@ -31,6 +33,7 @@ from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.stats import SchedulerStats
 from headway.core.step import Blocker, Step, StepResult, sampled_tokens
 from headway.core.step_builder import StepBuilder
+from headway.core.time_limits import TimeKeeper
 
 MAX_STEPS_IN_FLIGHT = 2
 
@@ -54,16 +57,18 @@ class Scheduler:
         self.config = config
         self.pool = BlockPool(num_blocks)
         self._ordering = policies.ordering
-        self._admission = policies.admission
         self._victims = policies.victim
         self._prefill = policies.prefill
         self._unit = policies.unit
-        self._constraints = tuple(constraints)
         self._residents = Residents(self.pool, policies.unit, constraints)
         self._limits = Limits(config, num_blocks, policies.admission)
         self._prefix = _build_prefix_cache(config, self.pool)
-        self._watermark_blocks = int(config.watermark * num_blocks)
+        self._entrance = Entrance(
+            config, policies, constraints, self.pool, self._prefix, self._residents
+        )
         self._live = LiveSequences()
+        self._time = TimeKeeper()
+        self._backlog = Backlog()
         self._in_flight: deque[Step] = deque()
         self._waiting_reasons: dict[Blocker, int] = {}
         self._num_steps = 0
@@ -73,11 +78,11 @@ class Scheduler:
 
     def add(self, request: Request, now_ns: int) -> list[Event]:
         """Queue the request's sequences, or answer at once why it can never be served."""
-        reason = self._limits.refusal(request)
         if request.request_id in self._live:
             reason = f"request id {request.request_id!r} is in use: send another id"
-        if reason is not None:
-            return [Rejected(request.request_id, reason)]
+            return [Rejected(request.request_id, reason, RefusalCause.ID_IN_USE)]
+        if (refusal := self._limits.refusal(request)) is not None:
+            return [Rejected(request.request_id, refusal, RefusalCause.NEVER_FITS)]
         return [self._enqueue(request, index, now_ns) for index in range(request.sampling.n)]
 
     def _enqueue(self, request: Request, index: int, now_ns: int) -> Queued:
@@ -90,7 +95,12 @@ class Scheduler:
         self._num_sequences += 1
         self._live.add(sequence)
         self._ordering.enqueue(sequence, now_ns)
+        self._backlog.queued(sequence, self._num_cached_tokens(sequence))
+        self._time.queued(sequence)
         return Queued(sequence.sequence_id, request.request_id, index)
+
+    def _num_cached_tokens(self, sequence: Sequence) -> int:
+        return len(self._prefix.find(sequence)) * self.config.block_size
 
     def abort(
         self,
@@ -98,15 +108,25 @@ class Scheduler:
         index: int | None = None,
         reason: FinishReason = FinishReason.ABORT,
         detail: str = "",
+        cause: AbortCause = AbortCause.CLIENT,
     ) -> list[Event]:
         """End a request, or one of its sequences. Nothing happens if it has ended already."""
         events: list[Event] = []
         for sequence in self._live.of(request_id):
             # One that has ended in a static batch answers when its batch does.
             if index in (None, sequence.index) and sequence.status is not SequenceStatus.FINISHED:
-                events.append(Aborted(sequence.sequence_id, request_id, reason, detail))
+                events.append(Aborted(sequence.sequence_id, request_id, reason, detail, cause))
                 events += self._end(sequence)
         return events
+
+    def reset_prefix_cache(self) -> None:
+        """Forget which blocks hold what; the running keep theirs.
+
+        Raises RuntimeError with a step in flight, whose failure would need the names.
+        """
+        if self._in_flight:
+            raise RuntimeError(f"{len(self._in_flight)} steps are in flight: complete them first")
+        self._prefix.reset()
 
     # ---- The decision ----
 
@@ -117,12 +137,19 @@ class Scheduler:
                 f"{len(self._in_flight)} steps are in flight: complete the oldest first"
             )
         step = StepBuilder(index=self._num_steps, max_num_tokens=self.config.max_num_batched_tokens)
+        self._expire(step, now_ns)
         holds_decodes = self._prefill.holds_decodes or self._unit.holds_decodes
         self._continue_running(step, now_ns, holds_decodes=holds_decodes)
         self._admit_waiting(step, now_ns)
         if holds_decodes and step.is_empty:
             self._continue_running(step, now_ns, holds_decodes=False)
         return self._launch(step)
+
+    def _expire(self, step: StepBuilder, now_ns: int) -> None:
+        for sequence, cause, detail in self._time.take_due(now_ns):
+            name = (sequence.sequence_id, sequence.request.request_id)
+            step.expired.append(Aborted(*name, FinishReason.ABORT, detail, cause))
+            step.retired += self._end(sequence)
 
     def _continue_running(self, step: StepBuilder, now_ns: int, *, holds_decodes: bool) -> None:
         for sequence in self._ordering.running(self._residents.running.values(), now_ns):
@@ -148,7 +175,7 @@ class Scheduler:
         if num_missing <= 0:
             return True
         while num_missing > self.pool.num_free:
-            victim = self._victims.choose(self._residents.running)
+            victim = self._victims.choose(self._residents.running, self.pool)
             self._preempt(victim, sequence, step, now_ns)
             if victim is sequence:
                 return False
@@ -162,6 +189,7 @@ class Scheduler:
         num_free_before = self.pool.num_free
         step.retired += self._tell(self._residents.evict(victim))
         self._ordering.requeue(victim, now_ns)
+        self._backlog.queued(victim, self._num_cached_tokens(victim))
         step.preempted.append(
             Preempted(
                 victim.sequence_id,
@@ -175,81 +203,11 @@ class Scheduler:
         )
 
     def _admit_waiting(self, step: StepBuilder, now_ns: int) -> None:
-        entered: list[Sequence] = []
-        for sequence in self._ordering.waiting(now_ns):
-            blocker = self._closed(step)
-            if blocker is None and (barred := self._barred(sequence)):
-                step.bar(sequence, barred)
-                continue
-            if blocker is None:
-                blocker = self._try_admit(sequence, step)
-            if blocker is not None:
-                step.block(sequence, blocker)
-                break
-            entered.append(sequence)
-        for sequence in entered:
+        for sequence in self._entrance.admit(self._ordering.waiting(now_ns), step):
             self._ordering.remove(sequence)
-        if self._residents.running:
-            self._unit.stop_admitting(step.blocked[0] if step.blocked else None)
-
-    def _closed(self, step: StepBuilder) -> Blocker | None:
-        """Why nobody can be admitted any more in this step, whoever it is."""
-        if step.preempted:
-            return Blocker.EVICTION
-        if self._unit.is_sealed:
-            return Blocker.STATIC_BATCH
-        if self._residents.num_slots_taken >= self.config.max_num_seqs:
-            return Blocker.SLOTS
-        if not step.tokens_left:
-            return Blocker.BUDGET
-        return None
-
-    def _barred(self, sequence: Sequence) -> Blocker | None:
-        for constraint in self._constraints:
-            if blocker := constraint.bars(sequence):
-                return blocker
-        return None
-
-    def _try_admit(self, sequence: Sequence, step: StepBuilder) -> Blocker | None:
-        """Give the sequence a slot and its first chunk, or say what is missing."""
-        cached_ids = self._prefix.find(sequence)
-        num_cached = len(cached_ids) * self.config.block_size
-        num_wanted = sequence.num_tokens - num_cached
-        num_tokens = self._prefill.chunk(num_wanted, step.tokens_left)
-        if not num_tokens:
-            return Blocker.BUDGET
-        if not self._has_room(sequence, cached_ids, num_cached + num_tokens):
-            return Blocker.BLOCKS
-        self._take_blocks(sequence, cached_ids, num_cached + num_tokens)
-        self._enter_slot(sequence, num_cached, step)
-        step.add(sequence, num_tokens, samples=num_tokens == num_wanted)
-        self._prefix.register([sequence])
-        return None
-
-    def _has_room(self, sequence: Sequence, cached_ids: list[int], num_tokens: int) -> bool:
-        need = self.config.num_blocks_for(self._admission.num_tokens_free(sequence, num_tokens))
-        # Cached blocks that nobody holds are among the free ones, and cease to be by sharing them.
-        num_free = self.pool.num_free - self.pool.num_unheld(cached_ids)
-        if self._residents.running:
-            num_free -= self._watermark_blocks
-        return need - len(cached_ids) <= num_free
-
-    def _take_blocks(self, sequence: Sequence, cached_ids: list[int], num_tokens: int) -> None:
-        taken = self.config.num_blocks_for(self._admission.num_tokens_taken(sequence, num_tokens))
-        self.pool.share(cached_ids)
-        sequence.block_ids = cached_ids + self.pool.allocate(taken - len(cached_ids))
-
-    def _enter_slot(self, sequence: Sequence, num_cached: int, step: StepBuilder) -> None:
-        sequence_id, request_id = sequence.sequence_id, sequence.request.request_id
-        if sequence.status is SequenceStatus.PREEMPTED:
-            num_redone = max(0, sequence.num_lost_tokens - num_cached)
-            step.resumed.append(Resumed(sequence_id, request_id, num_cached, num_redone))
-        else:
-            sequence.num_cached_tokens = num_cached
-            step.admitted.append(Admitted(sequence_id, request_id, num_cached))
-        sequence.num_computed_tokens = num_cached
-        sequence.num_registered_blocks = num_cached // self.config.block_size
-        self._residents.enter(sequence)
+            self._backlog.left(sequence)
+            if not sequence.num_preemptions:
+                self._time.admitted(sequence, now_ns)
 
     def _launch(self, builder: StepBuilder) -> Step:
         step = builder.build()
@@ -319,6 +277,7 @@ class Scheduler:
             due = self._residents.retire(sequence, retired)
         else:
             self._ordering.remove(sequence)
+            self._backlog.left(sequence)
             sequence.status = SequenceStatus.FINISHED
         if retired is None:
             self._live.remove(sequence.request.request_id, sequence.sequence_id)
@@ -351,21 +310,25 @@ class Scheduler:
         return tuple(self._in_flight)
 
     def stats(self) -> SchedulerStats:
+        running = self._residents.running.values()
         return SchedulerStats(
             num_running=self.num_running,
             num_waiting=self.num_waiting,
             num_total_blocks=self.pool.num_blocks,
             num_held_blocks=self.pool.num_held,
             num_cached_blocks=self.pool.num_cached,
-            num_resident_tokens=sum(
-                sequence.num_computed_tokens for sequence in self._residents.running.values()
-            ),
+            num_resident_tokens=sum(sequence.num_computed_tokens for sequence in running),
+            num_backlog_tokens=self._backlog.num_waiting_tokens + num_running_tokens(running),
             waiting_reasons=self.waiting_reasons(),
         )
 
     def waiting_reasons(self) -> Mapping[Blocker, int]:
         """How many wait for what, as of the latest step."""
         return dict(self._waiting_reasons)
+
+    def next_due_ns(self) -> int | None:
+        """When a time limit ends somebody next, if nothing else happens; None for never."""
+        return self._time.next_due_ns()
 
     def live_request_ids(self) -> list[str]:
         """Requests with a sequence that has not ended, in order of arrival."""

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 
 from headway.core.blocks import BlockHash
+from headway.core.repetition import RepetitionWatch
 from headway.core.request import Request
 
 
@@ -44,10 +45,15 @@ class Sequence:
     num_cached_tokens: int = 0  # prefix-cache hits at the first admission
     num_preemptions: int = 0
     num_lost_tokens: int = 0  # computed tokens thrown away by the latest preemption
+    num_queued_tokens: int = 0  # what it counts in the backlog while it waits
+    repetition: RepetitionWatch | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.token_ids = list(self.request.prompt_token_ids)
         self.num_prompt_tokens = len(self.token_ids)
+        rule = self.request.sampling.repetition_detection
+        if rule is not None:
+            self.repetition = RepetitionWatch(rule)
 
     @property
     def num_tokens(self) -> int:
@@ -61,6 +67,12 @@ class Sequence:
     @property
     def is_prefilled(self) -> bool:
         return self.num_computed_tokens >= self.num_prompt_tokens
+
+    @property
+    def num_prefill_tokens_left(self) -> int:
+        """Known tokens to compute before it yields its next one; none for a decode."""
+        num_left = len(self.token_ids) - self.num_computed_tokens
+        return num_left if num_left > 1 or not self.is_prefilled else 0
 
     def num_wanted_tokens(self) -> int:
         """Tokens it still has to compute; none while what is in flight may already end it."""

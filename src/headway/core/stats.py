@@ -18,4 +18,5 @@ class SchedulerStats:
     num_held_blocks: int
     num_cached_blocks: int  # free, but findable by the prefix cache
     num_resident_tokens: int  # computed tokens of the running; a shared block counts for each
+    num_backlog_tokens: int  # still to compute: of the waiting, and of prefills under way
     waiting_reasons: Mapping[Blocker, int]

@@ -8,7 +8,7 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headway.core.events import Admitted, Preempted, Rejected, Resumed, Retired
+from headway.core.events import Aborted, Admitted, Preempted, Rejected, Resumed, Retired
 from headway.core.sequence import Sequence
 
 
@@ -59,12 +59,12 @@ class Step:
 
     index: int
     chunks: tuple[Chunk, ...]
+    expired: tuple[Aborted, ...] = ()  # whose time was up when this was decided
     admitted: tuple[Admitted, ...] = ()
     resumed: tuple[Resumed, ...] = ()
     preempted: tuple[Preempted, ...] = ()
-    retired: tuple[
-        Retired, ...
-    ] = ()  # told by this decision: a static batch that an eviction emptied
+    # Told by this decision: a static batch that an eviction, or the clock, emptied.
+    retired: tuple[Retired, ...] = ()
     rejected: tuple[Rejected, ...] = ()
     # Of the first in the queue that was not barred by a constraint; if all were, of the first.
     blocker: Blocker | None = None  # None when nobody waits or everybody was admitted

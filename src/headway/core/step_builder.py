@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.core.events import Admitted, Preempted, Resumed, Retired
+from headway.core.events import Aborted, Admitted, Preempted, Resumed, Retired
 from headway.core.sequence import Sequence
 from headway.core.step import Blocker, Chunk, Step
 
@@ -13,6 +13,7 @@ class StepBuilder:
     def __init__(self, *, index: int, max_num_tokens: int) -> None:
         self.index = index
         self.tokens_left = max_num_tokens
+        self.expired: list[Aborted] = []
         self.admitted: list[Admitted] = []
         self.resumed: list[Resumed] = []
         self.preempted: list[Preempted] = []
@@ -72,6 +73,7 @@ class StepBuilder:
         return Step(
             index=self.index,
             chunks=tuple(self._chunks.values()),
+            expired=tuple(self.expired),
             admitted=tuple(self.admitted),
             resumed=tuple(self.resumed),
             preempted=tuple(self.preempted),

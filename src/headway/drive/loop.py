@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from headway.core.events import Event
+from headway.core.events import AbortCause, Event
 from headway.core.scheduler import Scheduler
 from headway.core.step import BadStepResultError, Step, StepResult
 from headway.drive.ports import (
@@ -14,6 +14,7 @@ from headway.drive.ports import (
     Executor,
     Inbox,
     Listener,
+    ResetPrefixCache,
     StepListener,
     Submit,
     Withdraw,
@@ -26,7 +27,8 @@ class EngineLoop:
 
     Listeners hear of everything once and in order. What was queued, refused or withdrawn and whom
     the step admitted, resumed, preempted they hear before the step runs, so that its time is not
-    counted as waiting; who advanced and ended, together, when it has.
+    counted as waiting; who advanced and ended, together, when it has. Step listeners hear of a
+    step between the two. A step that gave nobody a token is told too: it has moved the state.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class EngineLoop:
         while True:
             if self.turn():
                 continue
-            if not self._inbox.wait():
+            if not self._inbox.wait(self._scheduler.next_due_ns()):
                 break
         # Only what a constraint bars for good can be left: turns move everything else.
         self._tell(self._abort_all("nothing more will arrive, and this was still barred"))
@@ -72,6 +74,9 @@ class EngineLoop:
                 return self._scheduler.add(request, self._clock.now_ns())
             case Withdraw(request_id, index, reason, detail):
                 return self._scheduler.abort(request_id, index, reason, detail)
+            case ResetPrefixCache():
+                self._scheduler.reset_prefix_cache()
+                return []
             case _:
                 assert_never(command)
 
@@ -79,15 +84,16 @@ class EngineLoop:
         """Decide, run and complete one step. False if it neither ran nor changed anything."""
         start_ns = self._clock.now_ns()
         step = self._scheduler.schedule(start_ns)
-        events += [*step.rejected, *step.preempted, *step.admitted, *step.resumed, *step.retired]
+        events += [*step.rejected, *step.expired, *step.preempted]
+        events += [*step.admitted, *step.resumed, *step.retired]
         self._tell(events)
         outcome, error = self._execute(step)
-        self._tell(outcome)
         if self._step_listeners:
             end_ns = self._clock.now_ns()
             record = record_step(step, outcome, start_ns=start_ns, end_ns=end_ns, error=error)
             for listener in self._step_listeners:
                 listener.on_step(record)
+        self._tell(outcome, always=bool(step.chunks))
         return bool(step.chunks or step.preempted or outcome)
 
     def _execute(self, step: Step) -> tuple[list[Event], str]:
@@ -108,11 +114,11 @@ class EngineLoop:
     def _abort_all(self, detail: str) -> list[Event]:
         events: list[Event] = []
         for request_id in self._scheduler.live_request_ids():
-            events += self._scheduler.abort(request_id, detail=detail)
+            events += self._scheduler.abort(request_id, detail=detail, cause=AbortCause.ENGINE)
         return events
 
-    def _tell(self, events: list[Event]) -> None:
-        if not events:
+    def _tell(self, events: list[Event], *, always: bool = False) -> None:
+        if not events and not always:
             return
         now_ns = self._clock.now_ns()
         for listener in self._listeners:

@@ -27,7 +27,12 @@ class Withdraw:
     detail: str = ""
 
 
-Command = Submit | Withdraw
+@dataclass(frozen=True, slots=True)
+class ResetPrefixCache:
+    """Forget which blocks hold what; running sequences keep theirs."""
+
+
+Command = Submit | Withdraw | ResetPrefixCache
 
 
 class Clock(Protocol):
@@ -39,8 +44,11 @@ class Inbox(Protocol):
         """Commands that have arrived, in order; never waits."""
         ...
 
-    def wait(self) -> bool:
-        """Wait for something to arrive while the engine is idle. False: nothing will ever come."""
+    def wait(self, until_ns: int | None = None) -> bool:
+        """Wait, while there is nothing to do, for something to arrive or for `until_ns` to pass.
+
+        `until_ns` is on the loop's clock, None for ever. False: neither will ever happen.
+        """
         ...
 
 
@@ -58,5 +66,5 @@ class Listener(Protocol):
 
 class StepListener(Protocol):
     def on_step(self, record: StepRecord) -> None:
-        """One step as it was decided and run; told before the events of its turn."""
+        """One step as it was decided and run; told before the events of its outcome."""
         ...

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
-from headway.core.events import Event, Retired
+from headway.core.events import Advanced, Event, Retired
 from headway.core.step import Step
 
 
@@ -35,6 +35,18 @@ class RetirementRecord(NamedTuple):
     reason: str
 
 
+class ExpiryRecord(NamedTuple):
+    sequence_id: int
+    cause: str
+
+
+class OutputRecord(NamedTuple):
+    """How many tokens a sequence got from the step."""
+
+    sequence_id: int
+    num_tokens: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
     """Ids, counts and times, nothing of what anybody wrote. `error` is set when the step failed.
@@ -46,10 +58,12 @@ class StepRecord:
     start_ns: int
     end_ns: int
     chunks: tuple[ChunkRecord, ...]
+    expired: tuple[ExpiryRecord, ...] = ()
     admitted: tuple[EntryRecord, ...] = ()
     resumed: tuple[EntryRecord, ...] = ()
     preempted: tuple[PreemptionRecord, ...] = ()
     retired: tuple[RetirementRecord, ...] = ()
+    outputs: tuple[OutputRecord, ...] = ()
     blocker: str | None = None
     blocked_sequence_id: int | None = None
     error: str = ""
@@ -62,26 +76,36 @@ class StepRecord:
 
     def to_json(self) -> str:
         """One line."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return json.dumps(values, separators=(",", ":"))
 
     @staticmethod
     def from_json(line: str) -> StepRecord:
         """Raises ValueError for anything that `to_json` did not write."""
+        return StepRecord.from_values(json.loads(line))
+
+    @staticmethod
+    def from_values(values: Any) -> StepRecord:
+        """From its fields as JSON has them. Raises ValueError if they are something else."""
         try:
-            values = json.loads(line)
-            for name, row in _ROWS.items():
-                values[name] = tuple(row(*columns) for columns in values[name])
-            return StepRecord(**values)
+            rows = {
+                name: tuple(row(*columns) for columns in values[name])
+                for name, row in _ROWS.items()
+            }
+            return StepRecord(**{**values, **rows})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a step record: {error}") from error
 
 
-_ROWS: dict[str, type[ChunkRecord | EntryRecord | PreemptionRecord | RetirementRecord]] = {
+_Row = ChunkRecord | ExpiryRecord | EntryRecord | PreemptionRecord | RetirementRecord | OutputRecord
+_ROWS: dict[str, type[_Row]] = {
     "chunks": ChunkRecord,
+    "expired": ExpiryRecord,
     "admitted": EntryRecord,
     "resumed": EntryRecord,
     "preempted": PreemptionRecord,
     "retired": RetirementRecord,
+    "outputs": OutputRecord,
 }
 
 
@@ -89,6 +113,7 @@ def record_step(
     step: Step, outcome: Iterable[Event], *, start_ns: int, end_ns: int, error: str = ""
 ) -> StepRecord:
     """The record of a step and of the events that its completion (or failure) gave."""
+    outcome = list(outcome)
     ended = [*step.retired, *(event for event in outcome if isinstance(event, Retired))]
     return StepRecord(
         index=step.index,
@@ -98,6 +123,7 @@ def record_step(
             ChunkRecord(chunk.sequence.sequence_id, chunk.first_position, chunk.num_tokens)
             for chunk in step.chunks
         ),
+        expired=tuple(ExpiryRecord(e.sequence_id, e.cause.value) for e in step.expired),
         admitted=tuple(EntryRecord(e.sequence_id, e.num_cached_tokens) for e in step.admitted),
         resumed=tuple(EntryRecord(e.sequence_id, e.num_cached_tokens) for e in step.resumed),
         preempted=tuple(
@@ -105,6 +131,11 @@ def record_step(
             for e in step.preempted
         ),
         retired=tuple(RetirementRecord(e.sequence_id, e.reason.value) for e in ended),
+        outputs=tuple(
+            OutputRecord(e.sequence_id, len(e.token_ids))
+            for e in outcome
+            if isinstance(e, Advanced)
+        ),
         blocker=step.blocker.value if step.blocker else None,
         blocked_sequence_id=step.blocked_sequence_id,
         error=error,

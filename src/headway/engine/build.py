@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from headway.core.config import SchedulerConfig
 from headway.core.scheduler import Scheduler
 from headway.drive.loop import EngineLoop
-from headway.drive.ports import Inbox, Listener
+from headway.drive.ports import Inbox, Listener, StepListener
+from headway.drive.recorder import RecordedInbox
 from headway.engine.clock import RealClock
 from headway.engine.config import EngineConfig
 from headway.engine.executor import ModelExecutor
+from headway.engine.recording import RunningRecording, start_recording
+from headway.engine.scheduler_class import load_scheduler_class
 from headway.engine.sizing import Sizes, choose_sizes
 from headway.model.loader import LoadedModel, load_model
 from headway.model.source import ModelSource, resolve
@@ -30,10 +33,14 @@ class Engine:
     executor: ModelExecutor
     facts: EngineFacts
     source: ModelSource
+    recording: RunningRecording | None = None
 
 
 def build_engine(
-    config: EngineConfig, inbox: Inbox, listeners: SequenceOf[Listener] = ()
+    config: EngineConfig,
+    inbox: Inbox,
+    listeners: SequenceOf[Listener] = (),
+    step_listeners: SequenceOf[StepListener] = (),
 ) -> Engine:
     """Load the model and stand the engine up; raises ValueError or OSError with a sentence."""
     phases = Phases()
@@ -42,7 +49,9 @@ def build_engine(
     ops, why = select.choose(num_threads=config.num_threads)
     model = load_model(source, ops, compute_dtype(config), load_format=config.load_format)
     phases.end("load and pack weights")
-    return assemble(config, source, model, ops, inbox, listeners, why=why, phases=phases)
+    return assemble(
+        config, source, model, ops, inbox, listeners, step_listeners, why=why, phases=phases
+    )
 
 
 def compute_dtype(config: EngineConfig) -> str:
@@ -57,6 +66,7 @@ def assemble(
     ops: Ops,
     inbox: Inbox,
     listeners: SequenceOf[Listener] = (),
+    step_listeners: SequenceOf[StepListener] = (),
     *,
     why: str = "",
     phases: Phases | None = None,
@@ -74,21 +84,40 @@ def assemble(
         model.config.head_dim,
         kv_dtype,
     )
-    scheduler = Scheduler(_scheduler_config(config, sizes), num_blocks=sizes.num_blocks)
+    make_scheduler = load_scheduler_class(config.scheduler_cls)
+    scheduler = make_scheduler(_scheduler_config(config, sizes), num_blocks=sizes.num_blocks)
     executor = ModelExecutor(model.decoder, cache, ops)
     phases.end("KV cache and scheduler")
+    facts = _facts(config, source, model, sizes, (dtype, kv_dtype), ops, why, phases)
+    recording = start_recording(config.record, scheduler, facts) if config.record else None
     return Engine(
-        loop=EngineLoop(
-            scheduler,
-            clock=RealClock(),
-            inbox=inbox,
-            executor=executor,
-            listeners=(*listeners, executor),
-        ),
+        loop=_loop(scheduler, executor, inbox, listeners, step_listeners, recording),
         scheduler=scheduler,
         executor=executor,
-        facts=_facts(config, source, model, sizes, (dtype, kv_dtype), ops, why, phases),
+        facts=facts,
         source=source,
+        recording=recording,
+    )
+
+
+def _loop(
+    scheduler: Scheduler,
+    executor: ModelExecutor,
+    inbox: Inbox,
+    listeners: SequenceOf[Listener],
+    step_listeners: SequenceOf[StepListener],
+    recording: RunningRecording | None,
+) -> EngineLoop:
+    """The recorder comes last: what it writes keeps nobody waiting for tokens."""
+    clock = RealClock()
+    recorders = (recording.recorder,) if recording else ()
+    return EngineLoop(
+        scheduler,
+        clock=clock,
+        inbox=RecordedInbox(inbox, recording.recorder, clock) if recording else inbox,
+        executor=executor,
+        listeners=(*listeners, executor, *recorders),
+        step_listeners=(*step_listeners, *recorders),
     )
 
 
@@ -103,6 +132,7 @@ def read_stats(scheduler: Scheduler) -> EngineStats:
         num_held_blocks=stats.num_held_blocks,
         num_cached_blocks=stats.num_cached_blocks,
         num_resident_tokens=stats.num_resident_tokens,
+        num_backlog_tokens=stats.num_backlog_tokens,
         waiting_reasons={why.value: count for why, count in stats.waiting_reasons.items()},
     )
 
@@ -168,4 +198,6 @@ def _facts(
         stop_token_ids=list(model.config.eos_token_ids),
         max_logprobs=config.max_logprobs,
         phases_ms=phases.ms,
+        scheduling_policy=config.scheduling_policy,
+        enable_trace_replay=config.enable_trace_replay,
     )

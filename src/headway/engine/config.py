@@ -39,7 +39,7 @@ class EngineConfig:
     kv_policy: str = "on-demand"
     batching_unit: str = "step"
     prefill_placement: str = "mixed"
-    preemption_victim: str = "newest"
+    preemption_victim: str = "auto"  # by the scheduling policy
     num_threads: int | None = None
     max_logprobs: int = 20
     scheduler_cls: str | None = None  # MODULE.CLASS, a Scheduler of one's own

@@ -8,6 +8,7 @@ import numpy as np
 
 from headway.core.events import Aborted, Event, Retired
 from headway.core.step import Chunk, Step, StepResult
+from headway.engine.heartbeat import Progress
 from headway.engine.logprobs import LogprobStore
 from headway.engine.sampling import Sampler
 from headway.engine.token_batch import BatchPlan, plan_batch
@@ -28,9 +29,11 @@ class ModelExecutor:
         self._decoder = decoder
         self._cache = cache
         self._sampler = Sampler(ops)
+        self.progress = Progress()
         self.logprobs = LogprobStore(ops)
 
     def run(self, step: Step) -> StepResult:
+        self.progress.step_runs(step.index, step.num_tokens)
         plan = plan_batch(step.chunks, self._cache.block_size)
         hidden = self._decoder.hidden_states(plan.batch, self._cache)
         self._score_prompts(hidden, plan)

@@ -7,6 +7,7 @@ to shut down or the API process is gone.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -14,20 +15,25 @@ import sys
 import traceback
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
+from pathlib import Path
 
 import msgspec
 import zmq
 
 from headway.core.events import Event, Retired
 from headway.core.request import FinishReason
-from headway.drive.ports import Command, Submit, Withdraw
+from headway.drive.ports import Command, ResetPrefixCache, Submit, Withdraw
+from headway.drive.record import StepRecord
 from headway.engine.build import Engine, build_engine, read_stats
 from headway.engine.clock import RealClock
 from headway.engine.config import EngineConfig
+from headway.engine.heartbeat import Heartbeat
 from headway.wire import (
     FailedMessage,
     ReadyMessage,
+    ResetPrefixCacheMessage,
     ShutdownMessage,
+    StepTrace,
     SubmitMessage,
     ToEngine,
     TurnMessage,
@@ -37,16 +43,18 @@ from headway.wire import (
     pack_events,
 )
 
-_SIGN_OF_LIFE_MS = 1000
+_IDLE_MS = 1000
+_LINGER_MS = 2000  # for last words that the API process has not read yet
 
 
 class SocketInbox:
-    """Commands from the API process; `wait` gives a sign of life once a second while idle."""
+    """Commands from the API process; `wait` calls `on_idle` once a second."""
 
     def __init__(self, socket: zmq.Socket[bytes], parent_pid: int) -> None:
         self._socket = socket
         self._parent_pid = parent_pid
         self._open = True
+        self._clock = RealClock()
         self.on_idle: Callable[[], None] = lambda: None
 
     @property
@@ -60,9 +68,13 @@ class SocketInbox:
             commands += self._receive()
         return commands
 
-    def wait(self) -> bool:
+    def wait(self, until_ns: int | None = None) -> bool:
         while self.is_open:
-            if self._socket.poll(_SIGN_OF_LIFE_MS):
+            left_ns = None if until_ns is None else until_ns - self._clock.now_ns()
+            if left_ns is not None and left_ns <= 0:
+                return True
+            left_ms = _IDLE_MS if left_ns is None else left_ns // 1_000_000 + 1
+            if self._socket.poll(min(_IDLE_MS, left_ms)):
                 return True
             self.on_idle()
         return False
@@ -74,31 +86,43 @@ class SocketInbox:
                 return [Submit(request)]
             case WithdrawMessage(request_id, index, reason, detail):
                 return [Withdraw(request_id, index, reason, detail)]
+            case ResetPrefixCacheMessage():
+                return [ResetPrefixCache()]
             case ShutdownMessage():
                 self._open = False
         return []
 
 
 class Outbox:
-    """A listener that sends every turn, with its logprobs and the state after it, upwards."""
+    """A listener that sends every turn, with its logprobs and the state after it, upwards.
+
+    As a step listener it sends along which step it was.
+    """
 
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self._socket = socket
         self._engine: Engine | None = None
+        self._step: StepTrace | None = None
 
     def attach(self, engine: Engine) -> None:
         self._engine = engine
 
+    def on_step(self, record: StepRecord) -> None:
+        chunks = [(c.sequence_id, c.first_position, c.num_tokens) for c in record.chunks]
+        self._step = StepTrace(record.index, record.start_ns, record.end_ns, chunks)
+
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         assert self._engine is not None
-        _report_failures(events)
         message = TurnMessage(
             now_ns=now_ns,
             events=pack_events(events),
             logprobs=self._engine.executor.logprobs.take(),
             stats=read_stats(self._engine.scheduler),
+            step=self._step,
         )
         self._socket.send(encode(message))
+        self._step = None
+        _report_failures(events)
 
 
 def _report_failures(events: SequenceOf[Event]) -> None:
@@ -120,11 +144,14 @@ def run(config: EngineConfig, to_engine: str, from_engine: str, parent_pid: int)
     sender = sockets.socket(zmq.PUSH)
     receiver.set_hwm(0)
     sender.set_hwm(0)
-    sender.setsockopt(zmq.LINGER, 2000)
+    sender.setsockopt(zmq.LINGER, _LINGER_MS)
     receiver.connect(to_engine)
     sender.connect(from_engine)
     try:
-        _serve(config, SocketInbox(receiver, parent_pid), sender)
+        inbox = SocketInbox(receiver, parent_pid)
+        engine = _start(config, inbox, sender)
+        sender.send(encode(ReadyMessage(engine.facts)))
+        _serve(engine, inbox, Heartbeat(sockets, from_engine, engine.executor.progress))
         return 0
     except (ValueError, OSError) as error:
         sender.send(encode(FailedMessage(str(error))))
@@ -132,19 +159,58 @@ def run(config: EngineConfig, to_engine: str, from_engine: str, parent_pid: int)
         traceback.print_exc()
         sender.send(encode(FailedMessage(f"engine stopped: {type(error).__name__}: {error}")))
     finally:
-        sockets.destroy(linger=2000)
+        if os.getppid() == parent_pid:
+            sockets.destroy(linger=_LINGER_MS)
+        else:  # nobody reads last words, and nobody else tidies up
+            sockets.destroy(linger=0)
+            _remove_sockets(to_engine, from_engine)
     return 1
 
 
-def _serve(config: EngineConfig, inbox: SocketInbox, sender: zmq.Socket[bytes]) -> None:
+def _remove_sockets(*addresses: str) -> None:
+    """The files behind the sockets, and the folder that the API process made for them."""
+    paths = [Path(a.removeprefix("ipc://")) for a in addresses if a.startswith("ipc://")]
+    for path in paths:
+        path.unlink(missing_ok=True)
+    for folder in {path.parent for path in paths}:
+        with contextlib.suppress(OSError):  # it holds something else, too
+            folder.rmdir()
+
+
+def _start(config: EngineConfig, inbox: SocketInbox, sender: zmq.Socket[bytes]) -> Engine:
     outbox = Outbox(sender)
-    engine = build_engine(config, inbox, (outbox,))
+    engine = build_engine(config, inbox, (outbox,), (outbox,) if config.trace_steps else ())
     outbox.attach(engine)
     clock = RealClock()
-    inbox.on_idle = lambda: outbox.on_events((), clock.now_ns())
-    sender.send(encode(ReadyMessage(engine.facts)))
-    while inbox.is_open and (engine.loop.turn() or inbox.wait()):
-        pass
+
+    def on_idle() -> None:
+        outbox.on_events((), clock.now_ns())
+        if engine.recording is not None:
+            engine.recording.flush()
+
+    inbox.on_idle = on_idle
+    return engine
+
+
+def _serve(engine: Engine, inbox: SocketInbox, heartbeat: Heartbeat) -> None:
+    """Turn the loop until told to stop; whatever happens, the recording is whole to the end."""
+    heartbeat.start()
+    try:
+        while inbox.is_open:
+            _turn_or_wait(engine, inbox)
+    finally:
+        heartbeat.stop()
+        if engine.recording is not None:
+            engine.recording.close()
+
+
+def _turn_or_wait(engine: Engine, inbox: SocketInbox) -> None:
+    scheduler, progress = engine.scheduler, engine.executor.progress
+    progress.turn_began(scheduler.num_steps, RealClock().now_ns())
+    if engine.loop.turn():
+        return
+    progress.rests(scheduler.num_steps)
+    inbox.wait(scheduler.next_due_ns())
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
 """From logits to tokens: penalties and masks in place, then one draw per row.
 
-The order is vLLM's: raw logprobs are taken first; then min_tokens, logit_bias, the three penalties,
-temperature, top_k, top_p, min_p. A row's token depends on its own logits, its own history, its seed
-and its position, and on nothing else in the batch.
+The order is vLLM's: raw logprobs are taken first; then allowed_token_ids, bad words, min_tokens,
+logit_bias, the three penalties, temperature, top_k, top_p, min_p. A row's token depends on its own
+logits, its own history, its seed and its position, and on nothing else in the batch.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Sampler:
             self._ops.argmax(logits, out)
         else:
             self._draw(logits, sequences, params, out)
-        return [int(token) for token in out]
+        return [_forced(s, int(token)) for s, token in zip(sequences, out, strict=True)]
 
     def _draw(
         self,
@@ -76,11 +76,9 @@ class Sampler:
 
     def _adjust(self, row: F32, sequence: Sequence) -> None:
         params = sequence.request.sampling
-        if sequence.num_output_tokens < params.min_tokens:
-            stop_ids = [i for i in sequence.request.stop_token_ids if i < len(row)]
-            row[stop_ids] = -np.inf
-        for token_id, bias in params.logit_bias.items():
-            row[token_id] += np.float32(bias)
+        _mask(row, sequence)
+        if params.logit_bias:
+            _add_bias(row, params)
         if _uses_penalties(params):
             self._penalise(row, sequence, params)
 
@@ -91,12 +89,59 @@ class Sampler:
         counts.catch_up(sequence.token_ids)
         if params.repetition_penalty != 1.0:
             seen = counts.seen_ids()
-            penalty = np.float32(params.repetition_penalty)
-            row[seen] = np.where(row[seen] > 0, row[seen] / penalty, row[seen] * penalty)
+            penalty = np.float32(min(max(params.repetition_penalty, _SMALLEST), _LARGEST))
+            with np.errstate(over="ignore", under="ignore"):
+                changed = np.where(row[seen] > 0, row[seen] / penalty, row[seen] * penalty)
+            row[seen] = np.minimum(changed, _LARGEST)
         if params.frequency_penalty or params.presence_penalty:
             ids, times = counts.output_counts()
             row[ids] -= np.float32(params.frequency_penalty) * times
             row[ids] -= np.float32(params.presence_penalty)
+
+
+def _add_bias(row: F32, params: SamplingParams) -> None:
+    ids = list(params.logit_bias)
+    biases = np.clip(list(params.logit_bias.values()), -_LARGEST, _LARGEST).astype(np.float32)
+    row[ids] += biases
+
+
+def _mask(row: F32, sequence: Sequence) -> None:
+    """What may not come next becomes -inf."""
+    banned = [i for i in _banned(sequence) if i < len(row)]
+    allowed = sequence.request.sampling.allowed_token_ids
+    if allowed is None:
+        if banned:
+            row[banned] = -np.inf
+        return
+    ids = list(allowed)
+    before = row[ids]
+    row.fill(-np.inf)
+    row[ids] = before
+    row[banned] = -np.inf
+    if np.all(row[ids] == -np.inf):
+        row[ids] = before  # bans that leave nothing are lifted: some token there must be
+
+
+def _banned(sequence: Sequence) -> list[int]:
+    """Tokens that would complete a bad word, and stop ids before min_tokens."""
+    request = sequence.request
+    banned = [word[-1] for word in request.bad_word_ids if _leads_to(sequence, word)]
+    if sequence.num_output_tokens < request.sampling.min_tokens:
+        banned += request.stop_token_ids
+    return banned
+
+
+def _leads_to(sequence: Sequence, word: tuple[int, ...]) -> bool:
+    """Whether the output ends in all of the word but its last token."""
+    num_before = len(word) - 1
+    if num_before > sequence.num_output_tokens:
+        return False
+    return num_before == 0 or tuple(sequence.token_ids[-num_before:]) == word[:-1]
+
+
+def _forced(sequence: Sequence, token: int) -> int:
+    forced, place = sequence.request.forced_token_ids, sequence.num_output_tokens
+    return forced[place] if place < len(forced) else token
 
 
 def _uses_penalties(params: SamplingParams) -> bool:

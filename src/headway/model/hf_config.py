@@ -36,6 +36,14 @@ def read_hf_config(directory: Path) -> ModelConfig:
     return parse_hf_config(read_json(path), generation, origin=str(path))
 
 
+def read_generation(directory: Path) -> Mapping[str, float]:
+    """The sampling defaults of a directory's generation_config.json. Raises ModelError."""
+    path = directory / "generation_config.json"
+    if not path.is_file():
+        raise ModelError(f"{directory} has no generation_config.json")
+    return _generation(Fields(read_json(path), str(path)))
+
+
 def read_json(path: Path) -> dict[str, object]:
     """A JSON object from a file. Raises ModelError."""
     try:

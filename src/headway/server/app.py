@@ -1,29 +1,40 @@
-"""The FastAPI application: routes, the key at the door, and errors in one shape."""
+"""The FastAPI application: routes, the layers round them, and errors in one shape."""
 
 from __future__ import annotations
 
-import hmac
-import logging
-
 from fastapi import FastAPI
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway import __version__
 from headway.insight.metrics import Metrics
+from headway.insight.timeline import Timelines
+from headway.server.access import BodyLimit, KeyCheck, RootPath
 from headway.server.config import AppSettings
+from headway.server.doors import Doors, Traffic, Visits
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
 from headway.server.frontend import Frontend
-from headway.server.routes import chat, completions, health, metrics, models
+from headway.server.middleware import add_middleware
+from headway.server.openapi import describe
+from headway.server.request_ids import RequestIdHeaders
+from headway.server.request_log import RequestLog
+from headway.server.routes import (
+    cache,
+    chat,
+    completions,
+    health,
+    metrics,
+    models,
+    responses,
+    tokens,
+)
+from headway.server.tracing import TraceHeaders, Tracing
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
-
-_log = logging.getLogger("headway")
-_OPEN_PATHS = frozenset({"/health"})
+from headway.wire import EngineFacts
 
 
 def create_app(
@@ -33,61 +44,100 @@ def create_app(
     settings: AppSettings,
 ) -> FastAPI:
     """`client` must be ready: the metrics and the checks at the door read its facts."""
-    facts = client.facts
-    folded = Metrics(
-        settings.served_model_names[0],
-        max_model_len=facts.max_model_len,
-        cache_config={
-            "block_size": facts.block_size,
-            "num_gpu_blocks": facts.num_blocks,
-            "cache_dtype": facts.kv_cache_dtype,
-            "enable_prefix_caching": facts.enable_prefix_caching,
-            "kv_cache_size_tokens": facts.num_blocks * facts.block_size,
-            "kv_policy": facts.kv_policy,
-        },
-    )
+    folded = _metrics(client, settings)
     client.add_fold(folded)
-    app = FastAPI(title="Headway", version=__version__)
-    app.state.frontend = Frontend(client, tokenizer, template, settings, folded)
-    for module in (completions, chat, models, health, metrics):
+    client.add_watcher(folded)
+    if settings.enable_log_requests:
+        client.add_fold(RequestLog(tokenizer, settings.max_log_len))
+    client.brakes.limit(settings.max_num_queued_reqs, settings.max_num_queued_tokens)
+    tracing = _tracing(client, settings)
+    timelines = Timelines(tracing.delivered) if tracing is not None else Timelines()
+    client.add_fold(timelines)
+    app = FastAPI(
+        title="Headway",
+        version=__version__,
+        openapi_url=None if settings.disable_docs else "/openapi.json",
+    )
+    app.state.tracing = tracing
+    app.state.frontend = Frontend(client, tokenizer, template, settings, folded, timelines)
+    for module in (completions, chat, responses, tokens, models, health, metrics, cache):
         app.include_router(module.router)
     _add_error_shapes(app)
-    if settings.api_keys:
-        app.add_middleware(KeyCheck, keys=settings.api_keys)
+    describe(app)
+    _add_layers(app, client, folded, settings)
     return app
 
 
-class KeyCheck:
-    """Every path but /health needs `Authorization: Bearer <key>`."""
+def _metrics(client: EngineClient, settings: AppSettings) -> Metrics:
+    return Metrics(
+        settings.served_model_names[0],
+        max_model_len=client.facts.max_model_len,
+        cache_config=lambda: _cache_config(client.facts),
+        custom_buckets=settings.custom_histogram_buckets,
+        is_healthy=lambda: client.health().is_ok,
+    )
 
-    def __init__(self, app: ASGIApp, keys: tuple[str, ...]) -> None:
-        self._app = app
-        self._keys = [key.encode() for key in keys]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in _OPEN_PATHS or self._is_known(scope):
-            await self._app(scope, receive, send)
-            return
-        error = ApiError(
-            Problem.INVALID_KEY, "a valid API key is needed: send Authorization: Bearer <key>"
+def _cache_config(facts: EngineFacts) -> dict[str, object]:
+    num_tokens = facts.num_blocks * facts.block_size
+    return {
+        "block_size": facts.block_size,
+        "num_gpu_blocks": facts.num_blocks,
+        "cache_dtype": facts.kv_cache_dtype,
+        "enable_prefix_caching": facts.enable_prefix_caching,
+        "gpu_memory_utilization": None,  # the cache is sized in bytes, not as a share of a GPU
+        "kv_cache_size_tokens": num_tokens,
+        "kv_cache_max_concurrency": round(num_tokens / facts.max_model_len, 2),
+        "kv_policy": facts.kv_policy,
+    }
+
+
+def _tracing(client: EngineClient, settings: AppSettings) -> Tracing | None:
+    """Raises ValueError, with a sentence, where spans cannot be exported."""
+    if settings.otlp_traces_endpoint is None:
+        return None
+    tracing = Tracing(settings.otlp_traces_endpoint, settings.served_model_names[0])
+    client.add_fold(tracing)
+    client.add_step_fold(tracing)
+    return tracing
+
+
+def _add_layers(app: FastAPI, client: EngineClient, folded: Metrics, settings: AppSettings) -> None:
+    """Each goes round those before it: what is added last is met first."""
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    if settings.api_keys:
+        open_paths = ("/metrics",) if settings.is_metrics_open else ()
+        app.add_middleware(KeyCheck, keys=settings.api_keys, open_paths=open_paths)
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allowed_origins,
+            allow_methods=settings.allowed_methods,
+            allow_headers=settings.allowed_headers,
+            allow_credentials=settings.allow_credentials,
         )
-        response = JSONResponse(error.body(), error.status, {"www-authenticate": "Bearer"})
-        await response(scope, receive, send)
-
-    def _is_known(self, scope: Scope) -> bool:
-        scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
-        # Every key is compared, each in constant time: nothing is learned from how long it took.
-        raw = given.strip().encode("latin-1")  # as it came: headers are bytes, read as latin-1
-        matches = [hmac.compare_digest(raw, key) for key in self._keys]
-        return scheme.lower() == "bearer" and any(matches)
+    if settings.otlp_traces_endpoint is not None:
+        app.add_middleware(TraceHeaders)
+    if settings.enable_request_id_headers:
+        app.add_middleware(RequestIdHeaders)
+    for path in settings.middleware:
+        add_middleware(app, path)
+    app.state.traffic = Traffic()
+    app.add_middleware(Doors, client=client, traffic=app.state.traffic)
+    app.add_middleware(
+        Visits,
+        on_visit=folded.on_http,
+        hidden_paths=settings.hidden_paths,
+        is_logged=settings.is_access_logged,
+    )
+    if settings.root_path:
+        app.add_middleware(RootPath, prefix=settings.root_path)
 
 
 def _add_error_shapes(app: FastAPI) -> None:
     @app.exception_handler(ApiError)
     async def on_api_error(request: Request, error: ApiError) -> Response:
-        if error.problem is Problem.CLIENT_GONE:
-            _log.info("client gone: %s %s", request.method, request.url.path)
-        return JSONResponse(error.body(), error.status)
+        return JSONResponse(error.body(), error.status, error.headers)
 
     @app.exception_handler(ClientDisconnect)
     async def on_disconnect(request: Request, error: ClientDisconnect) -> Response:

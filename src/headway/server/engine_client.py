@@ -1,145 +1,219 @@
-"""The API process's end of the line to the engine process: requests down, updates up."""
+"""The API process's view of the engine: requests down, updates up, whichever life it is in."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
-import shutil
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-import zmq
-import zmq.asyncio
+import msgspec
 
-from headway.core.events import Event
+from headway.core.events import Event, RefusalCause, Rejected
 from headway.core.request import FinishReason, Request
+from headway.server.audience import Audience, Fold, StepFold
+from headway.server.brakes import Brakes, QueueFullError
+from headway.server.engine_link import EngineStartError, StartEngine
+from headway.server.ledger import Ledger
 from headway.server.liveness import Health, Liveness
 from headway.server.subscription import EngineDeadError, Subscription, UpdateRouter
+from headway.server.supervisor import Supervisor
 from headway.wire import (
+    AliveMessage,
     EngineFacts,
     EngineStats,
-    FailedMessage,
     FromEngine,
-    ReadyMessage,
-    ShutdownMessage,
+    ResetPrefixCacheMessage,
+    StepTrace,
     SubmitMessage,
     TurnMessage,
     WithdrawMessage,
-    decode_from_engine,
     encode,
     unpack_events,
 )
 
-StartEngine = Callable[[str, str], "subprocess.Popen[bytes]"]
-_CHILD_POLL_S = 0.1
-_log = logging.getLogger("headway")
+__all__ = ["EngineClient", "EngineStartError", "Fold", "StartEngine", "StepFold", "Watcher"]
+_NS = 1_000_000_000
 
 
-class EngineStartError(Exception):
-    """The engine did not come up; the message is one sentence for people."""
+class Watcher(Protocol):
+    """Something that is told what never reached the engine, and that there is a new one."""
 
-
-class Fold(Protocol):
-    """Something that is told what is asked of the engine and what happens in it."""
-
-    def on_submitted(self, request: Request, now_ns: int) -> None: ...
-    def on_events(self, events: Sequence[Event], now_ns: int) -> None: ...
-    def on_stats(self, stats: EngineStats) -> None: ...
+    def on_refused(self, cause: str) -> None: ...
+    def on_restarted(self) -> None: ...
 
 
 class EngineClient:
-    """Owns the sockets and the engine process. One event loop uses it, from `wait_ready` on.
+    """One event loop uses it, from `wait_ready` on. The engine starts at once and is started again
+    whenever it dies, `restart_limit` times in a row (None: always).
 
-    `start_engine(to_engine, from_engine)` starts the process, which connects to both addresses.
-    It is called at once, so that the engine loads its weights while the caller does other work.
+    `facts` are those of the engine that runs, or that ran last: read them each time.
     """
 
-    def __init__(self, start_engine: StartEngine) -> None:
-        self._directory = tempfile.mkdtemp(prefix="headway-")  # mkdtemp makes it 0700
-        to_engine = f"ipc://{self._directory}/to-engine"
-        from_engine = f"ipc://{self._directory}/from-engine"
-        self._sockets = zmq.asyncio.Context()
-        self._sender = self._sockets.socket(zmq.PUSH, socket_class=zmq.Socket)  # type: ignore[arg-type]
-        self._receiver = self._sockets.socket(zmq.PULL)
-        for socket in (self._sender, self._receiver):
-            socket.set_hwm(0)
-            socket.setsockopt(zmq.LINGER, 200)
-        self._sender.bind(to_engine)
-        self._receiver.bind(from_engine)
-        self._process = start_engine(to_engine, from_engine)
+    def __init__(
+        self,
+        start_engine: StartEngine,
+        *,
+        restart_limit: int | None = None,
+        health_timeout_s: float = 10.0,
+    ) -> None:
+        self._timeout_ns = int(health_timeout_s * _NS)
         self._router = UpdateRouter()
-        self._folds: list[Fold] = []
-        self._tasks: list[asyncio.Task[None]] = []
-        self._liveness = Liveness(time.monotonic_ns())
+        self._ledger = Ledger()
+        self.brakes = Brakes(self._ledger)
+        self._audience = Audience()
+        self._watchers: list[Watcher] = []
+        self._liveness = Liveness(time.monotonic_ns(), self._timeout_ns)
         self._facts: EngineFacts | None = None
+        self._death: str | None = None  # why there is no engine
+        self._closing: str | None = None  # why there will be none
+        self.is_draining = False
         self.stats: EngineStats | None = None
+        self._supervisor = Supervisor(start_engine, self, restart_limit)
 
     @property
     def facts(self) -> EngineFacts:
         assert self._facts is not None, "wait_ready comes first"
         return self._facts
 
+    @property
+    def engine_pid(self) -> int:
+        """Of the engine that runs, or ran last."""
+        return self._supervisor.link.process.pid
+
     def add_fold(self, fold: Fold) -> None:
-        self._folds.append(fold)
+        self._audience.add(fold)
+
+    def add_step_fold(self, fold: StepFold) -> None:
+        self._audience.add_step_fold(fold)
+
+    def catch_up(self) -> None:
+        """Tell the folds what they have not heard yet. For who is about to ask one."""
+        self._audience.catch_up()
+
+    def add_watcher(self, watcher: Watcher) -> None:
+        self._watchers.append(watcher)
 
     async def wait_ready(self) -> EngineFacts:
         """Wait until the engine has loaded its model. Raises EngineStartError."""
-        while True:
-            message = await self._receive_while_alive()
-            if isinstance(message, ReadyMessage):
-                break
-            if isinstance(message, FailedMessage):
-                raise EngineStartError(message.message)
-        self._facts = message.facts
-        self._liveness = Liveness(time.monotonic_ns())
-        self._tasks = [
-            asyncio.create_task(self._receive_all()),
-            asyncio.create_task(self._watch_child()),
-        ]
-        return self._facts
+        await self._supervisor.wait_ready()
+        return self.facts
+
+    def check_room(self, num_sequences: int) -> None:
+        """Raises QueueFullError where `submit` of so many sequences would, before any work."""
+        try:
+            self.brakes.check(num_sequences)
+        except QueueFullError as error:
+            self.refused(error.cause)
+            raise
+
+    def retry_after_s(self) -> int:
+        """When it is worth trying again, from the measured rate; whole seconds."""
+        return self.brakes.retry_after_s()
 
     def submit(self, requests: Sequence[Request]) -> Subscription:
-        """Hand the requests to the engine. Raises EngineDeadError when there is none any more."""
-        if self._liveness.death is not None:
-            raise EngineDeadError(self._liveness.death)
+        """Hand the requests to the engine, all or none.
+
+        An id that is in use is answered by the subscription's first update, a Rejected. Raises
+        EngineDeadError when there is no engine, QueueFullError when the brakes say so.
+        """
+        if self._death is not None or self._closing is not None:
+            self.refused("engine_dead")
+            raise self._dead_error()
+        taken = next((r.request_id for r in requests if r.request_id in self._ledger), None)
+        if taken is not None:
+            self.refused("id_in_use")
+            return Subscription.refused(_id_in_use(taken), self._router)
+        self.check_room(sum(request.sampling.n for request in requests))
         messages = [encode(SubmitMessage(request)) for request in requests]  # may raise: first
         now_ns = time.monotonic_ns()
         if not self._has_work():
             self._liveness.on_progress(now_ns)
         subscription = self._router.open(requests, self._withdraw)
         for request, message in zip(requests, messages, strict=True):
-            for fold in self._folds:
-                fold.on_submitted(request, now_ns)
+            self._ledger.on_submitted(request, now_ns)
+            self.brakes.on_submitted(request, now_ns)
+            self._audience.submitted(request, now_ns)
             self._send(message)
         return subscription
 
+    def refused(self, cause: str) -> None:
+        """Count a request that was turned away at the door."""
+        for watcher in self._watchers:
+            watcher.on_refused(cause)
+
+    def reset_prefix_cache(self) -> None:
+        """Tell the engine to forget which blocks hold what."""
+        self._send(encode(ResetPrefixCacheMessage()))
+
     def health(self) -> Health:
-        return self._liveness.health(time.monotonic_ns(), has_work=self._has_work())
+        found = self._liveness.health(time.monotonic_ns(), has_work=self._has_work())
+        if self.is_draining or self._closing is not None:
+            return Health(False, self._closing or "draining", found.last_turn_age_s)
+        if self._death is not None:
+            return Health(False, str(self._dead_error()), found.last_turn_age_s)
+        return found
+
+    def drain(self) -> None:
+        """Say from now on that the server is about to leave; what runs goes on."""
+        self.is_draining = True
 
     def end_requests(self, reason: str) -> None:
         """End everything under way with a clear error, and refuse what comes."""
-        self._declare_dead(reason)
+        if self._closing is None:
+            self._closing = reason
+            self._end_all(reason)
 
     async def close(self) -> None:
         """Stop the engine, politely and then not, and remove the sockets."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._declare_dead("the server is shutting down")
-        self._send(encode(ShutdownMessage()))
-        await asyncio.to_thread(_stop, self._process)
-        self._sender.close()
-        self._receiver.close()
-        self._sockets.term()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self.end_requests("the server is shutting down")
+        await self._supervisor.close()
+
+    def kill(self) -> None:
+        """Leave nothing behind, at once; for a process that is about to exit."""
+        self._supervisor.link.kill()
+        self._supervisor.link.remove()
+
+    def on_message(self, message: FromEngine) -> None:
+        """The supervisor's call, as are the two below."""
+        if self._closing is not None:
+            return  # its end was told already
+        if isinstance(message, TurnMessage):
+            self._on_turn(message)
+        elif isinstance(message, AliveMessage):
+            self._liveness.on_alive(message, time.monotonic_ns())
+
+    def on_ready(self, facts: EngineFacts) -> None:
+        is_restart = self._facts is not None
+        self._facts = facts
+        self._death = None
+        self._liveness = Liveness(time.monotonic_ns(), self._timeout_ns)
+        if is_restart:
+            for watcher in self._watchers:
+                watcher.on_restarted()
+
+    def on_death(self, reason: str) -> None:
+        self._death = reason
+        self._end_all(f"engine died: {reason}")
+
+    def _end_all(self, reason: str) -> None:
+        """What the engine will not say any more is said here, so that every fold adds up."""
+        stats = None if self.stats is None else _nothing_left(self.stats)
+        self._note(self._ledger.last_words(reason), time.monotonic_ns(), stats)
+        self._audience.catch_up()  # before who asks whether there is a new engine
+        self.stats = None
+        self._router.fail_all(self._dead_error())
+
+    def _dead_error(self) -> EngineDeadError:
+        if self._closing is not None:
+            return EngineDeadError(self._closing, 1)
+        outlook = self._supervisor.outlook()
+        return EngineDeadError(
+            f"engine died: {self._death}; {outlook}", self._supervisor.retry_after_s()
+        )
 
     def _has_work(self) -> bool:
         stats = self.stats
-        return bool(self._router) or (
+        return self._ledger.num_sequences > 0 or (
             stats is not None and stats.num_running + stats.num_waiting > 0
         )
 
@@ -147,62 +221,47 @@ class EngineClient:
         self._send(encode(WithdrawMessage(request_id, index, reason)))
 
     def _send(self, message: bytes) -> None:
-        # Never waits: there is no high-water mark. No peer means that the engine is gone, which
-        # `_watch_child` tells everybody.
-        with contextlib.suppress(zmq.Again):
-            self._sender.send(message, zmq.NOBLOCK)
-
-    async def _receive_while_alive(self) -> FromEngine:
-        while not await self._receiver.poll(_CHILD_POLL_S * 1000):
-            if self._process.poll() is not None and not await self._receiver.poll(200):
-                raise EngineStartError(_obituary(self._process))
-        return decode_from_engine(await self._receiver.recv())
-
-    async def _receive_all(self) -> None:
-        try:
-            while True:
-                message = decode_from_engine(await self._receiver.recv())
-                if isinstance(message, TurnMessage):
-                    self._on_turn(message)
-                elif isinstance(message, FailedMessage):
-                    self._declare_dead(message.message)
-        except Exception as error:
-            _log.exception("cannot follow the engine any longer")
-            self._declare_dead(f"cannot follow the engine any longer: {error!r}")
+        self._supervisor.link.send(message)
 
     def _on_turn(self, turn: TurnMessage) -> None:
         events = unpack_events(turn.events)
-        for fold in self._folds:
-            fold.on_events(events, turn.now_ns)
-            fold.on_stats(turn.stats)
         self._router.deliver(events, turn.logprobs)
+        self._note(events, turn.now_ns, turn.stats, turn.step)
         self.stats = turn.stats
         self._liveness.on_turn(turn.stats, time.monotonic_ns())
 
-    async def _watch_child(self) -> None:
-        while self._process.poll() is None:
-            await asyncio.sleep(_CHILD_POLL_S)
-        await asyncio.sleep(_CHILD_POLL_S)  # its last words may still be in the socket
-        self._declare_dead(_obituary(self._process))
-
-    def _declare_dead(self, reason: str) -> None:
-        if self._liveness.death is None:
-            self._liveness.death = reason
-            self._router.fail_all(EngineDeadError(reason))
-
-
-def _obituary(process: subprocess.Popen[bytes]) -> str:
-    code = process.returncode
-    how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-    return f"the engine process {how}"
+    def _note(
+        self,
+        events: Sequence[Event],
+        now_ns: int,
+        stats: EngineStats | None,
+        step: StepTrace | None = None,
+    ) -> None:
+        """What decides who may come in is noted at once, the rest is told soon."""
+        self._ledger.on_events(events, now_ns)
+        self.brakes.on_events(events, now_ns)
+        if stats is not None:
+            self.brakes.on_stats(stats)
+        self._audience.tell(events, now_ns, stats, step)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """The engine gets five seconds after it was told to stop, then one after SIGTERM."""
-    for wait_s, escalate in ((5, process.terminate), (1, process.kill), (5, None)):
-        try:
-            process.wait(wait_s)
-            return
-        except subprocess.TimeoutExpired:
-            if escalate is not None:
-                escalate()
+def _nothing_left(stats: EngineStats) -> EngineStats:
+    """The figures of an engine that is gone."""
+    return msgspec.structs.replace(
+        stats,
+        num_running=0,
+        num_waiting=0,
+        num_held_blocks=0,
+        num_cached_blocks=0,
+        num_resident_tokens=0,
+        num_backlog_tokens=0,
+        waiting_reasons={},
+    )
+
+
+def _id_in_use(request_id: str) -> Rejected:
+    return Rejected(
+        request_id,
+        f"a request with the id {request_id!r} is under way: send another id, or wait for its end",
+        RefusalCause.ID_IN_USE,
+    )

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, cast
+
+import msgspec
+
+from headway.server.schema.answers import ErrorAnswer, ErrorBody
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,10 @@ class Problem(Enum):
     DRAINING = Kind(503, "server_error", "shutting_down")
     ID_IN_USE = Kind(409, "invalid_request_error", "request_id_in_use")
     TOO_LARGE = Kind(413, "invalid_request_error", "body_too_large")
+    INVALID_HTTP = Kind(400, "invalid_request_error", "invalid_http")
+    REQUEST_TIMEOUT = Kind(408, "invalid_request_error", "request_timeout")
+    HEADERS_TOO_LARGE = Kind(431, "invalid_request_error", "headers_too_large")
+    TOO_MANY_CONNECTIONS = Kind(503, "server_error", "too_many_connections")
     CLIENT_GONE = Kind(499, "client_closed_request", "client_closed_request")
     INTERNAL = Kind(500, "server_error", "internal_error")
     ENGINE_DEAD = Kind(503, "server_error", "engine_unavailable")
@@ -67,16 +75,12 @@ class ApiError(Exception):
     def headers(self) -> dict[str, str]:
         return {} if self.retry_after_s is None else {"retry-after": str(self.retry_after_s)}
 
-    def body(self) -> dict[str, Any]:
+    def answer(self) -> ErrorAnswer:
         kind = self.problem.value
-        return {
-            "error": {
-                "message": self.message,
-                "type": kind.type,
-                "param": self.param,
-                "code": kind.code,
-            }
-        }
+        return ErrorAnswer(ErrorBody(self.message, kind.type, self.param, kind.code))
+
+    def body(self) -> dict[str, Any]:
+        return cast(dict[str, Any], msgspec.to_builtins(self.answer()))
 
 
 def invalid_value(message: str, param: str) -> ApiError:

@@ -1,32 +1,45 @@
-"""What every route needs, and the steps that the two generating endpoints share."""
+"""What every route needs of the server that it belongs to."""
 
 from __future__ import annotations
 
 import asyncio
-import uuid
+import hashlib
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
+from urllib.parse import quote
 
+import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.requests import Request as HttpRequest
 
 from headway.core.request import Request
 from headway.insight.metrics import Metrics
+from headway.insight.timeline import Timelines, metrics_body
+from headway.server.brakes import QueueFullError
 from headway.server.config import AppSettings
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
-from headway.server.generation import Generation
+from headway.server.generation import Delivery, Generation
 from headway.server.params import Door
-from headway.server.schema import CommonBody, Parsed, parse
+from headway.server.rendering import ChatRenderer
+from headway.server.schema.parsing import Parsed, parse
 from headway.server.subscription import EngineDeadError
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
 
-MAX_BODY_BYTES = 32 << 20
 # Encoding this much takes milliseconds: it must not hold up everybody's streams.
 _LONG_TEXT = 20_000
-Body = TypeVar("Body", bound=CommonBody)
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+@dataclass(slots=True)
+class OpenCalls:
+    """How many requests of generating endpoints are under way."""
+
+    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,27 +51,43 @@ class Frontend:
     template: ChatTemplate | None
     settings: AppSettings
     metrics: Metrics
+    timelines: Timelines
+    open_calls: OpenCalls = field(default_factory=OpenCalls)
 
-    @cached_property
+    @property
     def door(self) -> Door:
-        return Door(self.client.facts, self.settings)
+        """Made anew for each request: a restarted engine may have other facts."""
+        return Door(self.client.facts, self.settings, self.tokenizer)
 
     @cached_property
-    def system_fingerprint(self) -> str:
-        facts = self.client.facts
-        return f"headway-{facts.backend}-{facts.dtype}".replace("/", "-")
+    def renderer(self) -> ChatRenderer:
+        return ChatRenderer(self.template, self.tokenizer, self.settings)
 
-    async def read(self, http: HttpRequest, body_type: type[Body]) -> Parsed[Body]:
+    @property
+    def system_fingerprint(self) -> str | None:
+        mode = self.settings.fingerprint_mode
+        if mode in ("none", "custom"):
+            return self.settings.fingerprint_value
+        facts = self.client.facts
+        full = f"headway-{facts.backend}-{facts.dtype}".replace("/", "-")
+        if mode == "hash":
+            return f"headway-{hashlib.sha256(full.encode()).hexdigest()[:8]}"
+        return full
+
+    async def read(self, http: HttpRequest, body_type: type[Body], **rules: Any) -> Parsed[Body]:
         """Raises ApiError; a body that is too long is refused before it is held."""
+        return parse(await self._read_bytes(http), body_type, **rules)
+
+    async def _read_bytes(self, http: HttpRequest) -> bytes:
+        limit = self.settings.max_body_bytes
         pieces: list[bytes] = []
         num_bytes = 0
         async for piece in http.stream():
             num_bytes += len(piece)
-            if num_bytes > MAX_BODY_BYTES:
-                limit = MAX_BODY_BYTES >> 20
-                raise ApiError(Problem.TOO_LARGE, f"the body is longer than {limit} MiB")
+            if num_bytes > limit:
+                raise ApiError(Problem.TOO_LARGE, f"the body is longer than {limit} bytes")
             pieces.append(piece)
-        return parse(b"".join(pieces), body_type)
+        return b"".join(pieces)
 
     async def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         try:
@@ -68,12 +97,59 @@ class Frontend:
         except ValueError as error:
             raise ApiError(Problem.INVALID_VALUE, str(error), "prompt") from None
 
-    def generate(self, requests: Sequence[Request]) -> Generation:
+    def check_room(self, num_sequences: int) -> None:
+        """Refuse before any work is done what `open_call` would refuse after it."""
+        try:
+            self.client.check_room(num_sequences)
+        except QueueFullError as error:
+            raise self._queue_full(error) from None
+
+    def open_call(self, requests: Sequence[Request], delivery: Delivery) -> Call:
+        """Hand the requests to the engine, all or none. Raises ApiError."""
         try:
             subscription = self.client.submit(requests)
         except EngineDeadError as error:
-            raise ApiError(Problem.ENGINE_DEAD, f"no answer: {error}") from None
-        return Generation(subscription, requests, self.tokenizer)
+            message = f"no answer: {error}"
+            raise ApiError(
+                Problem.ENGINE_DEAD, message, retry_after_s=error.retry_after_s
+            ) from None
+        except QueueFullError as error:
+            raise self._queue_full(error) from None
+        generation = Generation(
+            subscription, requests, self.tokenizer, delivery, self.client.retry_after_s
+        )
+        return Call(self, generation)
+
+    def _queue_full(self, error: QueueFullError) -> ApiError:
+        is_429 = self.settings.queue_full_status == 429
+        problem = Problem.QUEUE_FULL_429 if is_429 else Problem.QUEUE_FULL_503
+        return ApiError(problem, str(error), retry_after_s=error.retry_after_s)
+
+
+class Call:
+    """One request of a generating endpoint, from the engine's door to the last byte sent."""
+
+    def __init__(self, frontend: Frontend, generation: Generation) -> None:
+        self.generation = generation
+        self._frontend = frontend
+        self._request_ids = [request.request_id for request in generation.requests]
+        self._is_open = True
+        frontend.open_calls.count += 1
+
+    def metrics(self) -> dict[str, Any] | UnsetType:
+        self._frontend.client.catch_up()
+        timings = self._frontend.timelines.take(self._request_ids)
+        return UNSET if timings is None else metrics_body(timings)
+
+    def close(self) -> None:
+        """Withdraw what has not ended. May be called again."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._frontend.open_calls.count -= 1
+        self.generation.close()
+        self._frontend.client.catch_up()
+        self._frontend.timelines.delivered(self._request_ids, time.monotonic_ns())
 
 
 def frontend_of(http: HttpRequest) -> Frontend:
@@ -81,13 +157,8 @@ def frontend_of(http: HttpRequest) -> Frontend:
 
 
 def ignored_header(ignored: Sequence[str]) -> dict[str, str]:
-    """Names of fields that were accepted and had no effect; nothing but plain ASCII gets out."""
+    """Names of fields that were accepted and had no effect; what is no plain name is quoted."""
     if not ignored:
         return {}
-    shown = [name.encode("ascii", "backslashreplace").decode() for name in ignored[:50]]
-    names = ", ".join("".join(c for c in name[:80] if c.isprintable()) for name in shown)
-    return {"x-headway-ignored-fields": names}
-
-
-def new_id(prefix: str) -> str:
-    return f"{prefix}-{uuid.uuid4().hex}"
+    names = [quote(name[:80], safe="", errors="replace") or '""' for name in ignored[:50]]
+    return {"x-headway-ignored-fields": ", ".join(names)}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from headway.core.events import Aborted, Admitted, Advanced, Event, Preempted, Queued, Rejected
 from headway.core.request import Request
+from headway.server.config import AppSettings
 from headway.wire import EngineFacts, EngineStats
 
 INTERVAL_S = 10.0
@@ -98,6 +99,22 @@ def start_lines(facts: EngineFacts, stop_ids: Sequence[str]) -> list[str]:
         f"Stop ids: {stops or 'none'}",
         f"Engine start: {phases}",
     ]
+
+
+def limits_line(settings: AppSettings) -> str:
+    """Which brakes are on; those that are off are named together."""
+    known = {
+        "sequences in flight": settings.max_num_queued_reqs,
+        "prompt tokens to compute": settings.max_num_queued_tokens,
+        "seconds in the queue": settings.max_queue_time_s,
+        "seconds of run": settings.max_request_seconds,
+        "seconds to the deadline": settings.default_deadline_s,
+    }
+    on = [f"{limit:g} {what}" for what, limit in known.items() if limit is not None]
+    off = [what for what, limit in known.items() if limit is None]
+    limits = ", ".join([*on, f"no limit of {', '.join(off)}"] if off else on)
+    keys = len(settings.api_keys)
+    return f"Limits: {limits}; {keys or 'no'} API key{'' if keys == 1 else 's'}"
 
 
 def _wall(facts: EngineFacts, fit: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from headway.server.errors import ApiError, Problem
@@ -18,8 +18,12 @@ DONE = b"data: [DONE]\n\n"
 _encode = msgspec.json.Encoder().encode
 
 
-def frame(body: Mapping[str, Any]) -> bytes:
+def frame(body: msgspec.Struct) -> bytes:
     return b"data: " + _encode(body) + b"\n\n"
+
+
+def named_frame(name: str, body: msgspec.Struct) -> bytes:
+    return b"event: " + name.encode() + b"\n" + frame(body)
 
 
 async def until_disconnect(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
@@ -38,11 +42,30 @@ async def until_disconnect(request: Request, work: Coroutine[Any, Any, Result]) 
         await _cancel(task, gone)
 
 
-class EventStream(StreamingResponse):
-    """Sends the frames until they end or the client goes; `on_close` is called either way.
+class JsonAnswer(Response):
+    """A struct as JSON; `on_close` is called when its last byte was handed to the transport."""
 
-    An ApiError on the way becomes a last event with an error body: the status is long sent.
-    """
+    media_type = "application/json"
+
+    def __init__(
+        self,
+        body: msgspec.Struct,
+        headers: Mapping[str, str] | None = None,
+        on_close: Callable[[], None] = lambda: None,
+        status: int = 200,
+    ) -> None:
+        super().__init__(_encode(body), status_code=status, headers=headers)
+        self._on_close = on_close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._on_close()
+
+
+class EventStream(StreamingResponse):
+    """Sends the frames until they end or the client goes; `on_close` is called either way."""
 
     def __init__(
         self,
@@ -51,7 +74,7 @@ class EventStream(StreamingResponse):
         headers: Mapping[str, str],
     ) -> None:
         super().__init__(
-            _with_end(frames),
+            frames,
             media_type="text/event-stream",
             headers={**headers, "cache-control": "no-cache", "x-accel-buffering": "no"},
         )
@@ -67,15 +90,6 @@ class EventStream(StreamingResponse):
         finally:
             self._on_close()
             await _cancel(sender, gone)
-
-
-async def _with_end(frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    try:
-        async for piece in frames:
-            yield piece
-    except ApiError as error:
-        yield frame(error.body())
-    yield DONE
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -24,7 +24,11 @@ Withdraw = Callable[[str, int | None, FinishReason], None]
 
 
 class EngineDeadError(Exception):
-    """The engine is gone; the message says how."""
+    """The engine is gone; the message says how. `retry_after_s`: None where none will come."""
+
+    def __init__(self, message: str, retry_after_s: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 @dataclass(slots=True)
@@ -49,16 +53,32 @@ class Subscription:
 
     def __init__(self, requests: Sequence[Request], router: UpdateRouter, withdraw: Withdraw):
         self._live = {request.request_id: request.sampling.n for request in requests}
-        self._updates: asyncio.Queue[Update | EngineDeadError] = asyncio.Queue()
+        self._updates: list[Update] = []
+        self._death: EngineDeadError | None = None
+        self._waiter: asyncio.Future[None] | None = None
         self._router = router
         self._withdraw = withdraw
 
-    async def get(self) -> Update:
-        """The next update. Raises EngineDeadError."""
-        update = await self._updates.get()
-        if isinstance(update, EngineDeadError):
-            raise update
-        return update
+    @classmethod
+    def refused(cls, rejection: Rejected, router: UpdateRouter) -> Subscription:
+        """One that never reached the engine and has its refusal as its only update."""
+        subscription = cls((), router, lambda *_: None)
+        subscription._updates.append(rejection)
+        return subscription
+
+    async def take(self) -> list[Update]:
+        """What has come since the last call, at least one update: waits for it.
+
+        Raises EngineDeadError when nothing more will come.
+        """
+        # A list and one future: a queue costs three times as much for each token of each stream.
+        if not self._updates and self._death is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        updates, self._updates = self._updates, []
+        if not updates and self._death is not None:
+            raise self._death
+        return updates
 
     def withdraw(self, request_id: str, index: int, reason: FinishReason) -> None:
         """End one sequence; its terminal event still comes."""
@@ -72,7 +92,12 @@ class Subscription:
         self._live.clear()
 
     def put(self, update: Update | EngineDeadError) -> None:
-        self._updates.put_nowait(update)
+        if isinstance(update, EngineDeadError):
+            self._death = update
+        else:
+            self._updates.append(update)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
         match update:
             case Rejected(request_id=request_id):
                 self._end(request_id, self._live.get(request_id, 0))

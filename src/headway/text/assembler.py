@@ -40,6 +40,7 @@ class TextAssembler:
             follows_text=follows_text,
         )
         stops = tuple(sampling.stop or ())
+        self._has_stops = bool(stops)
         self._stops = StopStrings(stops, include=sampling.include_stop_str_in_output)
         self._min_tokens = sampling.min_tokens
         self._num_tokens = 0
@@ -54,6 +55,9 @@ class TextAssembler:
         """The text that these tokens make certain; tokens after a stop string are ignored."""
         if self._is_stopped:
             return Delta("")
+        if not self._has_stops:
+            self._num_tokens += len(token_ids)
+            return Delta(self._detokenizer.push(token_ids), None, len(token_ids))
         texts: list[str] = []
         for num_pushed, token_id in enumerate(token_ids, start=1):
             self._num_tokens += 1

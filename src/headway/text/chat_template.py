@@ -28,9 +28,9 @@ class ChatTemplateError(ValueError):
 class ChatTemplate:
     """A compiled template. `content_format` is what it wants a message's content to be.
 
-    "string": plain text; "parts": a list of {"type": "text", "text": ...}. Messages of either
-    form are converted. `now` is what `strftime_now` reads. Raises ChatTemplateError when the
-    source is missing or is no template.
+    "string": plain text; "parts": a list of {"type": "text", "text": ...}; None: found out by
+    trying. Messages of either form are converted. `now` is what `strftime_now` reads. Raises
+    ChatTemplateError when the source is missing or is no template.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class ChatTemplate:
         *,
         bos_token: str | None = None,
         eos_token: str | None = None,
+        content_format: str | None = None,
         now: Callable[[], datetime] = datetime.now,
     ) -> None:
         self.source = _checked_source(source)
@@ -49,7 +50,7 @@ class ChatTemplate:
             self._template = self._sandbox.from_string(self.source)
         except (jinja2.TemplateError, RecursionError, ValueError, SyntaxError) as error:
             raise ChatTemplateError(f"the chat template does not compile: {error}") from error
-        self.content_format = self._detect_content_format()
+        self.content_format = content_format or self._detect_content_format()
 
     def render(
         self,

@@ -27,6 +27,7 @@ class Detokenizer:
     ) -> None:
         self._tokenizer = tokenizer
         self._skip_special_tokens = skip_special_tokens
+        self._skipped_ids = tokenizer.special_ids if skip_special_tokens else frozenset()
         self._has_begun = follows_text
         self._strip_char, strip_count = tokenizer.strip_left
         self._num_to_strip = 0 if follows_text else strip_count
@@ -34,7 +35,7 @@ class Detokenizer:
 
     def push(self, token_ids: Iterable[int]) -> str:
         """The text that is certain now and was not before; "" while a character is unfinished."""
-        text = self._utf8.decode(b"".join(self._bytes_of(i) for i in token_ids))
+        text = self._utf8.decode(b"".join(map(self._bytes_of, token_ids)))
         return self._strip(text) if self._num_to_strip else text
 
     def finish(self) -> str:
@@ -42,10 +43,10 @@ class Detokenizer:
         return self._strip(self._utf8.decode(b"", final=True))
 
     def _bytes_of(self, token_id: int) -> bytes:
+        if self._has_begun:  # the usual case, of every token; an id without a token has no bytes
+            return b"" if token_id in self._skipped_ids else self._tokenizer.token_bytes(token_id)
         if not self._tokenizer.has_text(token_id, self._skip_special_tokens):
             return b""
-        if self._has_begun:
-            return self._tokenizer.token_bytes(token_id)
         self._has_begun = True
         return self._tokenizer.first_token_bytes(token_id)
 

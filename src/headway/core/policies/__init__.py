@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from headway.core.config import SchedulerConfig
 from headway.core.policies.admission import Admission, OnDemand, Reserve
 from headway.core.policies.batching import BatchingUnit, PerRequest, PerStep
-from headway.core.policies.ordering import Fcfs, Ordering
+from headway.core.policies.ordering import ByPriority, Fcfs, Ordering
 from headway.core.policies.prefill import Chunked, PrefillPlacement, Whole
-from headway.core.policies.victim import Newest, VictimRule
+from headway.core.policies.victim import LowestPriority, Newest, VictimRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,9 @@ class Policies:
 
 def build_policies(config: SchedulerConfig) -> Policies:
     """The policies that a checked configuration names."""
-    orderings: dict[str, type[Ordering]] = {"fcfs": Fcfs}
-    victims: dict[str, type[VictimRule]] = {"newest": Newest}
+    orderings: dict[str, type[Ordering]] = {"fcfs": Fcfs, "priority": ByPriority}
+    victims: dict[str, type[VictimRule]] = {"newest": Newest, "lowest-priority": LowestPriority}
+    usual_victim = {"fcfs": "newest", "priority": "lowest-priority"}[config.ordering]
     units: dict[str, type[BatchingUnit]] = {"step": PerStep, "request": PerRequest}
     admissions: dict[str, Admission] = {
         "on-demand": OnDemand(config.reserve_full_isl),
@@ -35,7 +36,7 @@ def build_policies(config: SchedulerConfig) -> Policies:
     return Policies(
         ordering=orderings[config.ordering](),
         admission=admissions[config.kv_policy],
-        victim=victims[config.victim](),
+        victim=victims[usual_victim if config.victim == "auto" else config.victim](),
         prefill=_build_prefill(config),
         unit=units[config.unit](),
     )

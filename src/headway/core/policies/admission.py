@@ -54,7 +54,7 @@ class Reserve:
         return self.num_tokens_ever(sequence.request)
 
     def num_tokens_ever(self, request: Request) -> int:
-        max_tokens = request.sampling.max_tokens
-        if max_tokens is None:
+        most = request.max_output_tokens
+        if most is None:
             return self.max_model_len
-        return min(request.num_prompt_tokens + max_tokens, self.max_model_len)
+        return min(request.num_prompt_tokens + most, self.max_model_len)

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headway.core.sequence import Sequence
+
+
+def urgency(sequence: Sequence) -> tuple[int, int, int]:
+    """Smaller is more urgent: priority, then arrival. No two sequences have the same."""
+    request = sequence.request
+    return request.priority, request.arrival_ns, sequence.sequence_id
+
+
+class _Place(NamedTuple):
+    """Where a sequence stands in a queue by priority; ids differ, so it is never compared."""
+
+    priority: int
+    is_new: bool
+    arrival_ns: int
+    sequence_id: int
+    sequence: Sequence
 
 
 class Ordering(Protocol):
@@ -59,3 +76,36 @@ class Fcfs:
 
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
         return list(running)
+
+
+class ByPriority:
+    """Lower priority values first, ties by arrival; the preempted are first among their equals."""
+
+    def __init__(self) -> None:
+        self._queue: list[_Place] = []
+        self._place_of: dict[int, _Place] = {}
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def enqueue(self, sequence: Sequence, now_ns: int) -> None:
+        self._insert(sequence, was_preempted=False)
+
+    def requeue(self, sequence: Sequence, now_ns: int) -> None:
+        self._insert(sequence, was_preempted=True)
+
+    def _insert(self, sequence: Sequence, *, was_preempted: bool) -> None:
+        priority, arrival_ns, sequence_id = urgency(sequence)
+        place = _Place(priority, not was_preempted, arrival_ns, sequence_id, sequence)
+        insort(self._queue, place)
+        self._place_of[sequence.sequence_id] = place
+
+    def remove(self, sequence: Sequence) -> None:
+        place = self._place_of.pop(sequence.sequence_id)
+        del self._queue[bisect_left(self._queue, place)]
+
+    def waiting(self, now_ns: int) -> Iterable[Sequence]:
+        return (place.sequence for place in self._queue)
+
+    def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
+        return sorted(running, key=urgency)

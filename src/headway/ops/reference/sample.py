@@ -47,6 +47,6 @@ def sample_row(
 def falling_weights(sorted_logits: F32, temperature: float) -> np.ndarray:
     """exp((x - max) / temperature) as float64; exactly 1 for the largest, even when it is +inf."""
     largest = sorted_logits[0]
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         shifted = (sorted_logits - largest) / np.float32(temperature)
     return np.exp(np.where(sorted_logits == largest, 0, shifted).astype(np.float64))

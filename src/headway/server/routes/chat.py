@@ -2,202 +2,157 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from headway.server.errors import ApiError, Problem, invalid_value
-from headway.server.frontend import Frontend, frontend_of, ignored_header, new_id
-from headway.server.generation import ChoiceDelta, Generation
+from headway.server.answering import (
+    Envelope,
+    Extras,
+    answer,
+    delivery_of,
+    envelope,
+    error_frames,
+    finish_of,
+    token_names,
+)
+from headway.server.arrival import arrive
+from headway.server.errors import ApiError
+from headway.server.frontend import Call, Frontend, frontend_of, ignored_header
+from headway.server.generation import ChoiceDelta
 from headway.server.logprobs import chat_logprobs, prompt_logprobs
-from headway.server.schema import ChatBody
-from headway.server.sse import EventStream, frame, until_disconnect
+from headway.server.openapi import GENERATION_PROBLEMS, documented
+from headway.server.params import clamped_header
+from headway.server.schema.answers import (
+    ChatChoice,
+    ChatChunk,
+    ChatChunkChoice,
+    ChatCompletion,
+    ChatDelta,
+    ChatLogprobs,
+    ChatMessage,
+)
+from headway.server.schema.bodies import ChatBody
+from headway.server.sse import frame
 
 router = APIRouter()
 
 
-@router.post("/v1/chat/completions")
+@router.post(
+    "/v1/chat/completions",
+    **documented(ChatCompletion, ChatBody, stream=[ChatChunk], problems=GENERATION_PROBLEMS),
+)
 async def create_chat_completion(http: HttpRequest) -> Response:
     """Answer a conversation, n choices; see the OpenAI API."""
     frontend = frontend_of(http)
     parsed = await frontend.read(http, ChatBody)
-    body, headers = parsed.body, ignored_header(parsed.ignored)
-    model = frontend.door.check_model(body.model)
+    body = parsed.body
     frontend.door.check_fields(body)
-    answer_id = new_id("chatcmpl")
-    text = await _render(frontend, body)
+    arrival = arrive(http.headers, frontend.settings, body.request_id)
+    head = envelope(http, "chatcmpl", body.model, arrival)
+    frontend.check_room(frontend.door.check_num_choices(1, body))
+    text = await frontend.renderer.render(body.messages, body)
     # The template writes the special tokens itself.
     prompt = await frontend.encode(text, add_special_tokens=bool(body.add_special_tokens))
-    request = frontend.door.chat_request(answer_id, prompt, body)
-    generation = frontend.generate([request])
-    answer = _Answer(frontend, answer_id, model, body, generation)
-    try:
-        if not body.stream:
-            return JSONResponse(await until_disconnect(http, answer.collect()), headers=headers)
-        await until_disconnect(http, generation.accepted())
-        return EventStream(answer.frames(), generation.close, headers)
-    except BaseException:
-        generation.close()
-        raise
+    request = frontend.door.chat_request(head.id, prompt, body, arrival)
+    headers = ignored_header(parsed.ignored)
+    headers |= clamped_header(body.max_completion_tokens or body.max_tokens, [request])
+    return await answer(
+        http,
+        frontend,
+        [request],
+        delivery_of(frontend, body, follows_text=body.continue_final_message),
+        lambda call: ChatWriter(frontend, head, body, call),
+        headers,
+    )
 
 
-async def _render(frontend: Frontend, body: ChatBody) -> str:
-    if frontend.template is None:
-        raise ApiError(
-            Problem.UNSUPPORTED,
-            "this model has no chat template: use /v1/completions, or start the server with "
-            "--chat-template",
-            "messages",
-        )
-    _check_messages(body.messages)
-    _check_template_options(body)
-    try:
-        return await asyncio.to_thread(
-            frontend.template.render,
-            body.messages,
-            **(body.chat_template_kwargs or {}),
-            add_generation_prompt=body.add_generation_prompt and not body.continue_final_message,
-            continue_final_message=body.continue_final_message,
-        )
-    except ValueError as error:
-        raise invalid_value(str(error), "messages") from None
+class ChatWriter:
+    """A `Writer` of chat completions."""
 
-
-def _check_template_options(body: ChatBody) -> None:
-    if body.echo:
-        raise ApiError(Problem.UNSUPPORTED, "echo is for /v1/completions: leave it out", "echo")
-    taken = {"messages", "add_generation_prompt", "continue_final_message", "tools", "documents"}
-    for name in body.chat_template_kwargs or {}:
-        if name in taken:
-            raise invalid_value(
-                f"chat_template_kwargs may not set {name}", f"chat_template_kwargs.{name}"
-            )
-
-
-def _check_messages(messages: Sequence[dict[str, Any]]) -> None:
-    if not messages:
-        raise invalid_value("messages is empty: it must have at least one message", "messages")
-    for index, message in enumerate(messages):
-        where = f"messages[{index}]"
-        if not isinstance(message.get("role"), str):
-            raise ApiError(Problem.INVALID_TYPE, f"{where}.role must be a string", f"{where}.role")
-        if message.get("tool_calls") or message["role"] in ("tool", "function"):
-            raise ApiError(Problem.UNSUPPORTED, f"{where}: tool calls are not supported yet", where)
-        _check_content(message.get("content"), f"{where}.content")
-
-
-def _check_content(content: Any, where: str) -> None:
-    if isinstance(content, str):
-        return
-    if not isinstance(content, list):
-        raise ApiError(
-            Problem.INVALID_TYPE, f"{where} must be a string or a list of text parts", where
-        )
-    for part in content:
-        if not isinstance(part, dict) or part.get("type") != "text":
-            raise ApiError(Problem.UNSUPPORTED, f"{where}: this model reads text parts only", where)
-        if not isinstance(part.get("text"), str):
-            raise ApiError(Problem.INVALID_TYPE, f"{where}: a text part needs a text", where)
-
-
-class _Answer:
-    """Writes one generation in the chat shapes."""
-
-    def __init__(
-        self,
-        frontend: Frontend,
-        answer_id: str,
-        model: str,
-        body: ChatBody,
-        generation: Generation,
-    ) -> None:
-        self._tokenizer = frontend.tokenizer
+    def __init__(self, frontend: Frontend, head: Envelope, body: ChatBody, call: Call) -> None:
+        self._head = head
         self._body = body
-        self._generation = generation
-        self._answer_id = answer_id
-        self._created = int(time.time())
-        self._model = model
-        self._fingerprint = frontend.system_fingerprint
+        self._generation = call.generation
+        self._extras = Extras(frontend, body, call)
+        self._role = frontend.renderer.answer_role(body.messages, body)
+        self._echo = frontend.renderer.echoed(body.messages, self._role) if body.echo else ""
+        self._names = token_names(frontend, body)
 
-    async def collect(self) -> dict[str, Any]:
-        choices = [
-            {"index": i, "message": {"role": "assistant", "content": ""}, "logprobs": None}
-            for i in range(self._generation.num_choices)
-        ]
-        try:
-            async for delta in self._generation.deltas():
-                self._add(choices[delta.index], delta)
-        finally:
-            self._generation.close()
-        answer = self._chunk("chat.completion", choices)
-        answer["usage"] = self._generation.usage.body()
+    def whole(self, deltas: Sequence[ChoiceDelta]) -> ChatCompletion:
+        head = self._head
+        whole = ChatCompletion(
+            id=head.id,
+            created=head.created,
+            model=head.model,
+            system_fingerprint=head.fingerprint,
+            choices=[self._choice(delta) for delta in deltas],
+        )
+        self._extras.complete(whole)
+        request = self._generation.requests[0]
+        if self._body.return_token_ids:
+            whole.prompt_token_ids = list(request.prompt_token_ids)
         if self._body.prompt_logprobs is not None:
-            known = self._generation.prompt_logprobs.get(self._answer_id, [None])
-            answer["prompt_logprobs"] = prompt_logprobs(self._tokenizer, known)
-        return answer
+            positions = self._generation.prompt_logprobs.get(request.request_id, [None])
+            whole.prompt_logprobs = prompt_logprobs(self._names.tokenizer, positions)
+        return whole
 
-    async def frames(self) -> AsyncIterator[bytes]:
-        for index in range(self._generation.num_choices):
-            opening = {"role": "assistant", "content": ""}
-            yield self._frame([self._choice(index, opening, None, None, None)])
-        async for delta in self._generation.deltas():
-            content = {"content": delta.text} if delta.text else {}
-            reason = None if delta.finish_reason is None else delta.finish_reason.value
-            logprobs = self._logprobs(delta)
-            yield self._frame(
-                [self._choice(delta.index, content, logprobs, reason, delta.stop_reason)]
-            )
-        options = self._body.stream_options
-        if options is not None and options.include_usage:
-            chunk = self._chunk("chat.completion.chunk", [])
-            yield frame({**chunk, "usage": self._generation.usage.body()})
+    def opening(self) -> bytes:
+        """Every choice begins with its role, and with the last message where that is echoed."""
+        first = ChatDelta(self._role, self._echo)
+        chunks = [
+            self._chunk([ChatChunkChoice(index, first)])
+            for index in range(self._generation.num_choices)
+        ]
+        if self._body.return_token_ids:
+            chunks[0].prompt_token_ids = list(self._generation.requests[0].prompt_token_ids)
+        return b"".join(map(frame, chunks))
 
-    def _frame(self, choices: list[dict[str, Any]]) -> bytes:
-        chunk = self._chunk("chat.completion.chunk", choices)
-        options = self._body.stream_options
-        if options is not None and options.include_usage:
-            running = options.continuous_usage_stats
-            chunk["usage"] = self._generation.usage.body() if running else None
-        return frame(chunk)
+    def chunk(self, delta: ChoiceDelta) -> bytes:
+        choice = ChatChunkChoice(
+            delta.index,
+            ChatDelta(content=delta.text or None),
+            self._logprobs(delta),
+            finish_of(delta),
+            delta.stop_reason,
+        )
+        if self._body.return_token_ids:
+            choice.token_ids = list(delta.token_ids)
+        return frame(self._chunk([choice]))
 
-    def _chunk(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            "id": self._answer_id,
-            "object": kind,
-            "created": self._created,
-            "model": self._model,
-            "system_fingerprint": self._fingerprint,
-            "choices": choices,
-        }
+    def closing(self) -> bytes:
+        return self._extras.end(self._chunk([]))
 
-    def _choice(
-        self, index: int, delta: dict[str, str], logprobs: Any, finish: Any, stop: Any
-    ) -> dict[str, Any]:
-        return {
-            "index": index,
-            "delta": delta,
-            "logprobs": logprobs,
-            "finish_reason": finish,
-            "stop_reason": stop,
-        }
+    def failure(self, error: ApiError) -> bytes:
+        return error_frames(error)
 
-    def _logprobs(self, delta: ChoiceDelta) -> Any:
+    def _chunk(self, choices: list[ChatChunkChoice]) -> ChatChunk:
+        head = self._head
+        chunk = ChatChunk(
+            id=head.id,
+            created=head.created,
+            model=head.model,
+            system_fingerprint=head.fingerprint,
+            choices=choices,
+        )
+        self._extras.mark(chunk)
+        return chunk
+
+    def _choice(self, delta: ChoiceDelta) -> ChatChoice:
+        choice = ChatChoice(
+            delta.index,
+            ChatMessage(self._role, self._echo + delta.text),
+            self._logprobs(delta),
+            finish_of(delta),
+            delta.stop_reason,
+        )
+        if self._body.return_token_ids:
+            choice.token_ids = list(delta.token_ids)
+        return choice
+
+    def _logprobs(self, delta: ChoiceDelta) -> ChatLogprobs | None:
         if not self._body.logprobs:
             return None
-        return chat_logprobs(self._tokenizer, delta.logprobs, self._body.top_logprobs or 0)
-
-    def _add(self, choice: dict[str, Any], delta: ChoiceDelta) -> None:
-        choice["message"]["content"] += delta.text
-        logprobs = self._logprobs(delta)
-        if choice["logprobs"] is None:
-            choice["logprobs"] = logprobs
-        else:
-            choice["logprobs"]["content"] += logprobs["content"]
-        if delta.finish_reason is not None:
-            choice["finish_reason"] = delta.finish_reason.value
-            choice["stop_reason"] = delta.stop_reason
+        return chat_logprobs(self._names, delta.logprobs, self._body.top_logprobs or 0)

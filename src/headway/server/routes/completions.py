@@ -2,57 +2,79 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fastapi import APIRouter
+from msgspec import UNSET
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from headway.core.request import FinishReason, Request
+from headway.core.request import Request
+from headway.server.answering import (
+    Envelope,
+    Extras,
+    answer,
+    delivery_of,
+    envelope,
+    error_frames,
+    finish_of,
+    token_names,
+)
+from headway.server.arrival import Arrival, arrive
 from headway.server.errors import ApiError, Problem
-from headway.server.frontend import Frontend, frontend_of, ignored_header, new_id
-from headway.server.generation import ChoiceDelta, Generation
-from headway.server.logprobs import CompletionLogprobs, prompt_logprobs
-from headway.server.schema import CompletionBody
-from headway.server.sse import EventStream, frame, until_disconnect
+from headway.server.frontend import Call, Frontend, frontend_of, ignored_header
+from headway.server.generation import ChoiceDelta
+from headway.server.logprobs import CompletionWriter as LogprobsWriter
+from headway.server.logprobs import prompt_logprobs
+from headway.server.openapi import GENERATION_PROBLEMS, documented
+from headway.server.params import clamped_header
+from headway.server.schema.answers import Completion, CompletionChoice, CompletionLogprobs
+from headway.server.schema.bodies import CompletionBody
+from headway.server.sse import frame
+from headway.wire import TokenLogprobs
 
 router = APIRouter()
 
 
-@router.post("/v1/completions")
+@router.post(
+    "/v1/completions",
+    **documented(Completion, CompletionBody, stream=[Completion], problems=GENERATION_PROBLEMS),
+)
 async def create_completion(http: HttpRequest) -> Response:
     """Complete one or several prompts, n choices each; see the OpenAI API."""
     frontend = frontend_of(http)
     parsed = await frontend.read(http, CompletionBody)
-    body, headers = parsed.body, ignored_header(parsed.ignored)
-    model = frontend.door.check_model(body.model)
+    body = parsed.body
     frontend.door.check_fields(body)
-    answer_id = new_id("cmpl")
-    requests = await _requests(frontend, answer_id, body)
-    generation = frontend.generate(requests)
-    answer = _Answer(frontend, answer_id, model, body, requests, generation)
-    try:
-        if not body.stream:
-            return JSONResponse(await until_disconnect(http, answer.collect()), headers=headers)
-        await until_disconnect(http, generation.accepted())
-        return EventStream(answer.frames(), generation.close, headers)
-    except BaseException:
-        generation.close()
-        raise
+    arrival = arrive(http.headers, frontend.settings, body.request_id)
+    head = envelope(http, "cmpl", body.model, arrival)
+    requests = await _requests(frontend, head.id, body, arrival)
+    headers = ignored_header(parsed.ignored)
+    headers |= clamped_header(body.max_tokens, requests)
+    # max_tokens=0 with echo only scores the prompt.
+    delivery = delivery_of(frontend, body, follows_text=True, shows_output=body.max_tokens != 0)
+    return await answer(
+        http,
+        frontend,
+        requests,
+        delivery,
+        lambda call: CompletionWriter(frontend, head, body, call),
+        headers,
+    )
 
 
-async def _requests(frontend: Frontend, answer_id: str, body: CompletionBody) -> list[Request]:
+async def _requests(
+    frontend: Frontend, answer_id: str, body: CompletionBody, arrival: Arrival
+) -> list[Request]:
     add_special = True if body.add_special_tokens is None else body.add_special_tokens
     prompts = _prompts(body.prompt)
-    frontend.door.check_num_choices(len(prompts), body)
+    frontend.check_room(frontend.door.check_num_choices(len(prompts), body))
     requests = []
     for index, prompt in enumerate(prompts):
         if isinstance(prompt, str):
             prompt = await frontend.encode(prompt, add_special_tokens=add_special)
         request_id = f"{answer_id}-{index}"
-        requests.append(frontend.door.completion_request(request_id, prompt, body))
+        requests.append(frontend.door.completion_request(request_id, prompt, body, arrival))
     return requests
 
 
@@ -72,124 +94,90 @@ def _prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str | list[i
     return list(prompt)  # type: ignore[arg-type]
 
 
-class _Answer:
-    """Writes one generation in the completion shapes."""
+class CompletionWriter:
+    """A `Writer` of completions."""
 
     def __init__(
-        self,
-        frontend: Frontend,
-        answer_id: str,
-        model: str,
-        body: CompletionBody,
-        requests: Sequence[Request],
-        generation: Generation,
+        self, frontend: Frontend, head: Envelope, body: CompletionBody, call: Call
     ) -> None:
-        self._tokenizer = frontend.tokenizer
+        self._head = head
         self._body = body
-        self._requests = requests
-        self._generation = generation
-        self._head: dict[str, Any] = {
-            "id": answer_id,
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": model,
-            "system_fingerprint": frontend.system_fingerprint,
-        }
+        self._generation = call.generation
+        self._tokenizer = frontend.tokenizer
+        self._extras = Extras(frontend, body, call)
+        names = token_names(frontend, body)
         self._logprobs = [
-            CompletionLogprobs(frontend.tokenizer, body.logprobs or 0)
-            for _ in range(generation.num_choices)
+            LogprobsWriter(names, body.logprobs or 0) for _ in range(self._generation.num_choices)
         ]
-        self._is_begun = [False] * generation.num_choices
 
-    async def collect(self) -> dict[str, Any]:
-        choices: list[dict[str, Any]] = [{} for _ in range(self._generation.num_choices)]
-        try:
-            async for delta in self._deltas():
-                _add(choices[delta.index], self._choice(delta))
-        finally:
-            self._generation.close()
+    def whole(self, deltas: Sequence[ChoiceDelta]) -> Completion:
+        choices = [self._choice(delta) for delta in deltas]
         for choice in choices:
-            self._add_prompt_logprobs(choice)
-        return {**self._head, "choices": choices, "usage": self._usage()}
+            if self._body.prompt_logprobs is not None:
+                choice.prompt_logprobs = prompt_logprobs(
+                    self._tokenizer, self._prompt_positions(choice.index)
+                )
+        whole = self._chunk(choices)
+        self._extras.complete(whole)
+        return whole
 
-    async def frames(self) -> AsyncIterator[bytes]:
-        options = self._body.stream_options
-        with_usage = options is not None and options.include_usage
-        running = with_usage and options is not None and options.continuous_usage_stats
-        async for delta in self._deltas():
-            chunk = {**self._head, "choices": [self._choice(delta)]}
-            if with_usage:
-                chunk["usage"] = self._usage() if running else None
-            yield frame(chunk)
-        if with_usage:
-            yield frame({**self._head, "choices": [], "usage": self._usage()})
+    def opening(self) -> bytes:
+        return b""
 
-    async def _deltas(self) -> AsyncIterator[ChoiceDelta]:
-        async for delta in self._generation.deltas():
-            if self._is_score_only:
-                yield ChoiceDelta(delta.index, "", (), FinishReason.LENGTH)
-            else:
-                yield delta
+    def chunk(self, delta: ChoiceDelta) -> bytes:
+        chunk = self._chunk([self._choice(delta)])
+        self._extras.mark(chunk)
+        return frame(chunk)
 
-    @property
-    def _is_score_only(self) -> bool:
-        """max_tokens=0: one token is computed, because the prompt needs a pass, and not shown."""
-        return self._body.max_tokens == 0
+    def closing(self) -> bytes:
+        return self._extras.end(self._chunk([]))
 
-    def _usage(self) -> dict[str, object]:
-        usage = self._generation.usage
-        if self._is_score_only:
-            usage.num_completion_tokens = 0
-        return usage.body()
+    def failure(self, error: ApiError) -> bytes:
+        return error_frames(error)
 
-    def _choice(self, delta: ChoiceDelta) -> dict[str, Any]:
-        text, logprobs = delta.text, None
-        if self._body.logprobs is not None:
-            logprobs = self._logprobs[delta.index].render(())
-        if self._body.echo and not self._is_begun[delta.index]:
-            text = self._echo(delta.index, logprobs) + text
-        self._is_begun[delta.index] = True
-        if logprobs is not None:
-            _extend(logprobs, self._logprobs[delta.index].render(delta.logprobs))
-        reason = delta.finish_reason
-        return {
-            "index": delta.index,
-            "text": text,
-            "logprobs": logprobs,
-            "finish_reason": None if reason is None else reason.value,
-            "stop_reason": delta.stop_reason,
-        }
+    def _chunk(self, choices: list[CompletionChoice]) -> Completion:
+        head = self._head
+        return Completion(
+            id=head.id,
+            created=head.created,
+            model=head.model,
+            system_fingerprint=head.fingerprint,
+            choices=choices,
+        )
 
-    def _request_of(self, choice_index: int) -> Request:
-        return self._requests[choice_index // self._requests[0].sampling.n]
+    def _choice(self, delta: ChoiceDelta) -> CompletionChoice:
+        choice = CompletionChoice(
+            delta.index,
+            delta.text,
+            self._logprobs_of(delta),
+            finish_of(delta),
+            delta.stop_reason,
+        )
+        request = self._generation.request_of(delta.index)
+        if delta.is_first and self._body.echo:
+            choice.text = self._echo(request) + choice.text
+        if self._body.return_token_ids:
+            choice.token_ids = list(delta.token_ids)
+            choice.prompt_token_ids = list(request.prompt_token_ids) if delta.is_first else UNSET
+        return choice
 
-    def _echo(self, index: int, logprobs: dict[str, Any] | None) -> str:
-        request = self._request_of(index)
-        if logprobs is not None:
-            positions = self._generation.prompt_logprobs.get(request.request_id, [None])
-            echoed = self._logprobs[index].render_prompt(request.prompt_token_ids, positions)
-            _extend(logprobs, echoed)
+    def _logprobs_of(self, delta: ChoiceDelta) -> CompletionLogprobs | None:
+        if self._body.logprobs is None:
+            return None
+        writer = self._logprobs[delta.index]
+        lists = CompletionLogprobs.empty()
+        if delta.is_first and self._body.echo:
+            request = self._generation.request_of(delta.index)
+            positions = self._prompt_positions(delta.index)
+            lists = writer.write_prompt(request.prompt_token_ids, positions)
+        lists.extend(writer.write(delta.logprobs))
+        return lists
+
+    def _prompt_positions(self, choice_index: int) -> Sequence[TokenLogprobs | None]:
+        request_id = self._generation.request_of(choice_index).request_id
+        return self._generation.prompt_logprobs.get(request_id, [None])
+
+    def _echo(self, request: Request) -> str:
         return self._tokenizer.decode(
             request.prompt_token_ids, skip_special_tokens=request.sampling.skip_special_tokens
         )
-
-    def _add_prompt_logprobs(self, choice: dict[str, Any]) -> None:
-        if self._body.prompt_logprobs is not None:
-            request = self._request_of(choice["index"])
-            positions = self._generation.prompt_logprobs.get(request.request_id, [None])
-            choice["prompt_logprobs"] = prompt_logprobs(self._tokenizer, positions)
-
-
-def _add(choice: dict[str, Any], piece: dict[str, Any]) -> None:
-    """Join a choice with its next piece; what comes later decides how it ended."""
-    text = choice.get("text", "") + piece["text"]
-    logprobs = piece["logprobs"]
-    if choice.get("logprobs") is not None:
-        logprobs = _extend(choice["logprobs"], logprobs)
-    choice.update(piece, text=text, logprobs=logprobs)
-
-
-def _extend(lists: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    for name, values in more.items():
-        lists[name] += values
-    return lists

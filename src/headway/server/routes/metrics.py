@@ -7,11 +7,14 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from headway.server.frontend import frontend_of
+from headway.server.openapi import documented
 
 router = APIRouter()
 
 
-@router.get("/metrics")
+@router.get("/metrics", **documented(None, plain_text=True))
 async def metrics(http: HttpRequest) -> Response:
-    text, content_type = frontend_of(http).metrics.exposition()
+    frontend = frontend_of(http)
+    frontend.client.catch_up()
+    text, content_type = frontend.metrics.exposition()
     return Response(text, headers={"content-type": content_type})

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
 
+from headway.server.errors import Problem
 from headway.server.frontend import Frontend, frontend_of
+from headway.server.openapi import documented
+from headway.server.schema.service import ModelCard, ModelList
+from headway.server.sse import JsonAnswer
 
 router = APIRouter()
 _STARTED_AT = int(time.time())
 
 
-@router.get("/v1/models")
-async def list_models(http: HttpRequest) -> dict[str, Any]:
+@router.get("/v1/models", **documented(ModelList))
+async def list_models(http: HttpRequest) -> Response:
+    """Every name that requests may use."""
     frontend = frontend_of(http)
     names = frontend.settings.served_model_names
-    return {"object": "list", "data": [_model(frontend, name) for name in names]}
+    return JsonAnswer(ModelList(data=[_model(frontend, name) for name in names]))
 
 
-@router.get("/v1/models/{name:path}")
-async def show_model(http: HttpRequest, name: str) -> dict[str, Any]:
+@router.get("/v1/models/{name:path}", **documented(ModelCard, problems=(Problem.MODEL_NOT_FOUND,)))
+async def show_model(http: HttpRequest, name: str) -> Response:
+    """One of them."""
     frontend = frontend_of(http)
-    return _model(frontend, frontend.door.check_model(name))
+    return JsonAnswer(_model(frontend, frontend.door.check_model(name)))
 
 
-def _model(frontend: Frontend, name: str) -> dict[str, Any]:
-    return {
-        "id": name,
-        "object": "model",
-        "created": _STARTED_AT,
-        "owned_by": "headway",
-        "root": frontend.client.facts.model,
-        "parent": None,
-        "max_model_len": frontend.client.facts.max_model_len,
-    }
+def _model(frontend: Frontend, name: str) -> ModelCard:
+    facts = frontend.client.facts
+    return ModelCard(
+        id=name, created=_STARTED_AT, root=facts.model, max_model_len=facts.max_model_len
+    )

@@ -1,0 +1,117 @@
+"""Who of the waiting gets a slot in a step, and with which blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence as SequenceOf
+
+from headway.core.blocks import BlockPool
+from headway.core.config import SchedulerConfig
+from headway.core.constraints import Constraint
+from headway.core.events import Admitted, Resumed
+from headway.core.policies import Policies
+from headway.core.prefix import PrefixCache
+from headway.core.residents import Residents
+from headway.core.sequence import Sequence, SequenceStatus
+from headway.core.step import Blocker
+from headway.core.step_builder import StepBuilder
+
+
+class Entrance:
+    """Admits the waiting, in their order, until somebody has to go on waiting."""
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        policies: Policies,
+        constraints: SequenceOf[Constraint],
+        pool: BlockPool,
+        prefix: PrefixCache,
+        residents: Residents,
+    ) -> None:
+        self._config = config
+        self._admission = policies.admission
+        self._prefill = policies.prefill
+        self._unit = policies.unit
+        self._constraints = tuple(constraints)
+        self._pool = pool
+        self._prefix = prefix
+        self._residents = residents
+        self._watermark_blocks = int(config.watermark * pool.num_blocks)
+
+    def admit(self, waiting: Iterable[Sequence], step: StepBuilder) -> list[Sequence]:
+        """Place in `step` whom it has room for and name what blocks the rest; who got a slot."""
+        entered: list[Sequence] = []
+        for sequence in waiting:
+            blocker = self._closed(step)
+            if blocker is None and (barred := self._barred(sequence)):
+                step.bar(sequence, barred)
+                continue
+            if blocker is None:
+                blocker = self._try_admit(sequence, step)
+            if blocker is not None:
+                step.block(sequence, blocker)
+                break
+            entered.append(sequence)
+        if self._residents.running:
+            self._unit.stop_admitting(step.blocked[0] if step.blocked else None)
+        return entered
+
+    def _closed(self, step: StepBuilder) -> Blocker | None:
+        """Why nobody can be admitted any more in this step, whoever it is."""
+        if step.preempted:
+            return Blocker.EVICTION
+        if self._unit.is_sealed:
+            return Blocker.STATIC_BATCH
+        if self._residents.num_slots_taken >= self._config.max_num_seqs:
+            return Blocker.SLOTS
+        if not step.tokens_left:
+            return Blocker.BUDGET
+        return None
+
+    def _barred(self, sequence: Sequence) -> Blocker | None:
+        for constraint in self._constraints:
+            if blocker := constraint.bars(sequence):
+                return blocker
+        return None
+
+    def _try_admit(self, sequence: Sequence, step: StepBuilder) -> Blocker | None:
+        """Give the sequence a slot and its first chunk, or say what is missing."""
+        cached_ids = self._prefix.find(sequence)
+        num_cached = len(cached_ids) * self._config.block_size
+        num_wanted = sequence.num_tokens - num_cached
+        num_tokens = self._prefill.chunk(num_wanted, step.tokens_left)
+        if not num_tokens:
+            return Blocker.BUDGET
+        if not self._has_room(sequence, cached_ids, num_cached + num_tokens):
+            return Blocker.BLOCKS
+        self._take_blocks(sequence, cached_ids, num_cached + num_tokens)
+        self._enter_slot(sequence, num_cached, step)
+        step.add(sequence, num_tokens, samples=num_tokens == num_wanted)
+        self._prefix.register([sequence])
+        return None
+
+    def _has_room(self, sequence: Sequence, cached_ids: list[int], num_tokens: int) -> bool:
+        need = self._config.num_blocks_for(self._admission.num_tokens_free(sequence, num_tokens))
+        # Cached blocks that nobody holds are among the free ones, and cease to be by sharing them.
+        num_free = self._pool.num_free - self._pool.num_unheld(cached_ids)
+        if self._residents.running:
+            num_free -= self._watermark_blocks
+        return need - len(cached_ids) <= num_free
+
+    def _take_blocks(self, sequence: Sequence, cached_ids: list[int], num_tokens: int) -> None:
+        taken = self._config.num_blocks_for(self._admission.num_tokens_taken(sequence, num_tokens))
+        self._pool.share(cached_ids)
+        sequence.block_ids = cached_ids + self._pool.allocate(taken - len(cached_ids))
+
+    def _enter_slot(self, sequence: Sequence, num_cached: int, step: StepBuilder) -> None:
+        sequence_id, request_id = sequence.sequence_id, sequence.request.request_id
+        if sequence.status is SequenceStatus.PREEMPTED:
+            num_redone = max(0, sequence.num_lost_tokens - num_cached)
+            step.resumed.append(Resumed(sequence_id, request_id, num_cached, num_redone))
+        else:
+            sequence.num_cached_tokens = num_cached
+            step.admitted.append(Admitted(sequence_id, request_id, num_cached))
+        sequence.num_computed_tokens = num_cached
+        sequence.num_registered_blocks = num_cached // self._config.block_size
+        self._residents.enter(sequence)
