@@ -11,13 +11,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import glob
 import json
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -84,22 +82,24 @@ async def complete(server: Server) -> tuple[int, dict[str, str], Any]:
         return exchange.status, exchange.headers, json.loads(await exchange.body())
 
 
-def temporary_folders() -> set[str]:
-    return set(glob.glob(f"{tempfile.gettempdir()}/headway-*"))
+def socket_folder(engine: int) -> Path:
+    """The temporary folder through which the two processes talk."""
+    words = Path(f"/proc/{engine}/cmdline").read_bytes().decode().split("\0")
+    return Path(words[words.index("--to-engine") + 1].removeprefix("ipc://")).parent
 
 
-def check_folders(checks: Checks, before: set[str]) -> None:
-    left = {folder for folder in temporary_folders() - before if "headway-load" not in folder}
-    checks.say("no temporary folder is left", not left, left)
+def check_gone(checks: Checks, folder: Path) -> None:
+    checks.say("no temporary folder is left", not folder.exists(), folder)
 
 
 async def engine_killed(checks: Checks) -> None:
     """kill -9 of the engine in the middle of 100 streams."""
     with running() as server:
         _, _, answer = await complete(server)
-        files, folders = num_open_files(server.process.pid), temporary_folders()
+        files = num_open_files(server.process.pid)
         streams = await open_streams(server, 100, _ENDLESS)
         dead = server.engine_pid
+        folder = socket_folder(dead)
         killed = time.monotonic()
         os.kill(dead, signal.SIGKILL)
         ends = await asyncio.gather(*(last_event(stream) for stream in streams))
@@ -123,8 +123,7 @@ async def engine_killed(checks: Checks) -> None:
             checks.say("one engine", len(engine_pids(server.process.pid)) == 1)
             grown = num_open_files(server.process.pid) - files
             checks.say("no more open files", grown <= 0, grown)
-            more = temporary_folders() - folders
-            checks.say("no more temporary folders", len(temporary_folders()) <= len(folders), more)
+            check_gone(checks, folder)
 
 
 async def engine_stopped(checks: Checks) -> None:
@@ -147,23 +146,23 @@ async def engine_stopped(checks: Checks) -> None:
 
 async def api_killed(checks: Checks) -> None:
     """kill -9 of the API process: the engine must not live on."""
-    before = temporary_folders()
     with running() as server:
         await open_streams(server, 3, _ENDLESS)
         engine = server.engine_pid
+        folder = socket_folder(engine)
         server.process.kill()
         server.process.wait()
         took_s = await until(lambda: not Path(f"/proc/{engine}").exists(), 10)
         checks.say("the engine exits", took_s < 10, f"after {took_s:.1f} s")
-        check_folders(checks, before)
+        check_gone(checks, folder)
 
 
 async def told_to_stop(checks: Checks) -> None:
     """SIGTERM with three streams."""
-    before = temporary_folders()
     with running() as server:
         streams = await open_streams(server, 3, {**_ENDLESS, "max_tokens": 100})
         engine = server.engine_pid
+        folder = socket_folder(engine)
         server.process.terminate()
         await asyncio.sleep(0.3)
         try:
@@ -179,16 +178,16 @@ async def told_to_stop(checks: Checks) -> None:
         checks.say("the streams end as they should", reasons == ["length"] * 3, reasons)
         code = await asyncio.to_thread(server.process.wait, 10)
         checks.say("exit code 0", code == 0, code)
-        check_folders(checks, before)
+        check_gone(checks, folder)
         checks.say("the engine is gone", not Path(f"/proc/{engine}").exists())
 
 
 async def told_twice(checks: Checks) -> None:
     """A second SIGTERM stops at once."""
-    before = temporary_folders()
     with running() as server:
         streams = await open_streams(server, 3, _ENDLESS)
         engine = server.engine_pid
+        folder = socket_folder(engine)
         server.process.terminate()
         await asyncio.sleep(0.5)
         server.process.terminate()
@@ -199,7 +198,7 @@ async def told_twice(checks: Checks) -> None:
         )
         took_s = await until(lambda: not Path(f"/proc/{engine}").exists(), 5)
         checks.say("the engine is gone", took_s < 5, f"after {took_s:.1f} s")
-        check_folders(checks, before)
+        check_gone(checks, folder)
         for stream in streams:
             stream.close()
 
