@@ -91,6 +91,20 @@ def test_an_id_in_use(slow_server: LiveServer) -> None:
     slow_server.wait_for(lambda: httpx.post(url, json=body).status_code == 200)
 
 
+def test_who_is_refused_for_its_id_does_not_touch_the_times_of_the_first(
+    slow_server: LiveServer,
+) -> None:
+    url = slow_server.url + "/v1/completions"
+    body = body_of("completions", "abc", request_id="timed", max_tokens=20, include_metrics=True)
+    with httpx.stream("POST", url, json={**body, "stream": True}) as first:
+        lines = first.iter_lines()
+        next(lines)
+        assert httpx.post(url, json=body).status_code == 409
+        metrics = [line for line in lines if '"metrics"' in line]
+    assert metrics
+    assert '"time_to_first_token_ms"' in metrics[-1]
+
+
 def test_clamping(tmp_path: Path) -> None:
     with live_server(tmp_path, clamp_max_tokens=True) as live:
         answer = ask(live, "chat", "abc", max_tokens=64_000)

@@ -23,6 +23,7 @@ from headway.server.config import AppSettings
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
 from headway.server.generation import Delivery, Generation
+from headway.server.ledger import IdInUseError
 from headway.server.params import Door
 from headway.server.rendering import ChatRenderer
 from headway.server.schema.parsing import Parsed, parse
@@ -113,6 +114,8 @@ class Frontend:
             raise ApiError(
                 Problem.ENGINE_DEAD, message, retry_after_s=error.retry_after_s
             ) from None
+        except IdInUseError as error:
+            raise ApiError(Problem.ID_IN_USE, str(error), "request_id") from None
         except QueueFullError as error:
             raise self._queue_full(error) from None
         generation = Generation(
