@@ -47,11 +47,15 @@ class EngineLink:
         self._sockets = zmq.asyncio.Context()
         self._sender = self._sockets.socket(zmq.PUSH, socket_class=zmq.Socket)  # type: ignore[arg-type]
         self._receiver = self._sockets.socket(zmq.PULL)
-        for socket in (self._sender, self._receiver):
-            socket.set_hwm(0)
-        self._sender.bind(to_engine)
-        self._receiver.bind(from_engine)
-        self.process = start_engine(to_engine, from_engine)
+        try:
+            for socket in (self._sender, self._receiver):
+                socket.set_hwm(0)
+            self._sender.bind(to_engine)
+            self._receiver.bind(from_engine)
+            self.process = start_engine(to_engine, from_engine)
+        except BaseException:
+            self.remove()
+            raise
         self._is_ready = False
 
     async def wait_ready(self) -> EngineFacts:
