@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar, cast
@@ -31,9 +31,10 @@ from headway.server.subscription import EngineDeadError
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
 
-# Encoding this much takes milliseconds: it must not hold up everybody's streams.
+# So many characters or tokens take milliseconds: they must not hold up everybody's streams.
 _LONG_TEXT = 20_000
 Body = TypeVar("Body", bound=msgspec.Struct)
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -91,10 +92,19 @@ class Frontend:
         return b"".join(pieces)
 
     async def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Raises ApiError."""
+        return (await self.encode_all([text], add_special_tokens=add_special_tokens))[0]
+
+    async def encode_all(
+        self, texts: Sequence[str], *, add_special_tokens: bool
+    ) -> list[list[int]]:
+        """Raises ApiError. In one thread: the library's own take the engine's processors."""
+
+        def encode() -> list[list[int]]:
+            return [self.tokenizer.encode(text, add_special_tokens) for text in texts]
+
         try:
-            if len(text) < _LONG_TEXT:
-                return self.tokenizer.encode(text, add_special_tokens)
-            return await asyncio.to_thread(self.tokenizer.encode, text, add_special_tokens)
+            return await run_aside(encode, sum(map(len, texts)))
         except ValueError as error:
             raise ApiError(Problem.INVALID_VALUE, str(error), "prompt") from None
 
@@ -153,6 +163,11 @@ class Call:
         self.generation.close()
         self._frontend.client.catch_up()
         self._frontend.timelines.delivered(self._request_ids, time.monotonic_ns())
+
+
+async def run_aside(work: Callable[[], Result], length: int) -> Result:
+    """Here and now, or in a thread where `length` characters or tokens make it long."""
+    return work() if length < _LONG_TEXT else await asyncio.to_thread(work)
 
 
 def frontend_of(http: HttpRequest) -> Frontend:
