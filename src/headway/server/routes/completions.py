@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from fastapi import APIRouter
 from msgspec import UNSET
@@ -71,10 +71,9 @@ async def _requests(
     prompts = _prompts(body.prompt)
     frontend.check_room(frontend.door.check_num_choices(len(prompts), body))
     if isinstance(prompts[0], str):
-        texts = cast(list[str], prompts)
-        token_ids = await frontend.encode_all(texts, add_special_tokens=add_special)
+        token_ids = await frontend.encode_all(prompts, add_special_tokens=add_special)
     else:
-        token_ids = cast(list[list[int]], prompts)
+        token_ids = prompts
     door = frontend.door
     return [
         door.completion_request(f"{answer_id}-{index}", prompt, body, arrival)
