@@ -20,7 +20,8 @@ from headway.core.events import (
     Retired,
 )
 from headway.core.request import FinishReason, Request, SamplingParams
-from headway.insight.spans import MAX_UNDELIVERED, RequestTrace, Traces
+from headway.insight.deliveries import MAX_UNDELIVERED
+from headway.insight.spans import RequestTrace, Traces
 from headway.wire import StepTrace
 from tests.insight.histories import CONFIGS, FAILING_STEPS, HAPPENINGS, MS, World
 

@@ -23,7 +23,8 @@ from headway.core.events import (
     Retired,
 )
 from headway.core.request import FinishReason, Request, SamplingParams
-from headway.insight.timeline import MAX_UNDELIVERED, RequestTimings, Timelines, metrics_body
+from headway.insight.deliveries import MAX_UNDELIVERED
+from headway.insight.timeline import RequestTimings, Timelines, metrics_body
 from tests.insight.histories import CONFIGS, FAILING_STEPS, HAPPENINGS, MS, World
 
 SECOND = 1_000_000_000

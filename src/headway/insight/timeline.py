@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from headway.core.events import (
-    AbortCause,
     Aborted,
     Admitted,
     Advanced,
@@ -18,11 +17,10 @@ from headway.core.events import (
     Resumed,
     Retired,
 )
-from headway.core.request import FinishReason, Request
+from headway.core.request import Request
 from headway.insight.arrivals import Arrival, Arrivals
+from headway.insight.deliveries import MAX_UNDELIVERED, is_withdrawn
 
-# Ended and never said to be delivered: its client left in the last moment. The oldest go.
-MAX_UNDELIVERED = 4096
 _MS = 1e6
 
 
@@ -196,7 +194,7 @@ class Timelines:
         if track.num_left:
             return
         self._ended[event.request_id] = None
-        if track.is_delivered or _is_withdrawn(event):
+        if track.is_delivered or is_withdrawn(event):
             self._forget(event.request_id)
         elif len(self._ended) > MAX_UNDELIVERED:
             self._forget(next(iter(self._ended)))
@@ -204,15 +202,6 @@ class Timelines:
     def _forget(self, request_id: str) -> None:
         del self._ended[request_id]
         del self._tracks[request_id]
-
-
-def _is_withdrawn(event: Retired | Aborted) -> bool:
-    """Nobody is left to tell; a stop string, or a time limit, has a client who waits."""
-    return (
-        isinstance(event, Aborted)
-        and event.reason is FinishReason.ABORT
-        and event.cause in (AbortCause.CLIENT, AbortCause.ENGINE)
-    )
 
 
 def _difference(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
