@@ -16,7 +16,7 @@ import pytest
 
 from headway.core.events import AbortCause, Aborted, Queued
 from headway.core.request import Request, SamplingParams
-from headway.server import supervisor
+from headway.server import engine_link, supervisor
 from headway.server.engine_client import EngineClient, EngineStartError
 from headway.server.subscription import EngineDeadError, Subscription
 from headway.server.supervisor import Backoff
@@ -225,7 +225,10 @@ def test_stopped_engine_turns_health_to_503_and_back(tmp_path: Path) -> None:
         live.wait_for(lambda: httpx.get(live.url + "/health").status_code == 200)
 
 
-def test_a_step_that_never_ends_is_told_with_its_tokens(tmp_path: Path) -> None:
+def test_a_step_that_never_ends_is_told_with_its_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_link, "_POLITE_S", 0.1)
     flags = ("--alive-every", "0.1", "--hang-after", "0")
     with live_server(tmp_path, *flags, health_timeout_s=0.6) as live:
         with pytest.raises(httpx.ReadTimeout):

@@ -26,6 +26,7 @@ from headway.wire import (
 StartEngine = Callable[[str, str], "subprocess.Popen[bytes]"]
 OnMessage = Callable[[FromEngine], None]
 _CHILD_POLL_S = 0.1
+_POLITE_S = 5.0  # for an engine that was told to stop
 _log = logging.getLogger("headway")
 
 
@@ -141,8 +142,8 @@ def _obituary(process: subprocess.Popen[bytes]) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """The engine gets five seconds after it was told to stop, then one after SIGTERM."""
-    for wait_s, escalate in ((5, process.terminate), (1, process.kill), (5, None)):
+    """First it was told so; a second after SIGTERM it is killed."""
+    for wait_s, escalate in ((_POLITE_S, process.terminate), (1, process.kill), (5, None)):
         try:
             process.wait(wait_s)
             return
