@@ -116,6 +116,22 @@ def test_clamping(tmp_path: Path) -> None:
         assert (status, error["code"]) == (400, "context_length_exceeded")
 
 
+@pytest.mark.parametrize(("seed", "repeats"), [(7, True), (None, False)])
+def test_the_servers_seed_draws_those_of_requests(
+    tmp_path: Path, seed: int | None, repeats: bool
+) -> None:
+    def draw(directory: Path) -> list[int]:
+        directory.mkdir()
+        with live_server(directory, seed=seed) as live:
+            for _ in range(3):
+                ask(live, "chat", "abc", max_tokens=1)
+            return [command["request"]["seed"] for command in live.commands("SubmitMessage")]
+
+    first, second = draw(tmp_path / "a"), draw(tmp_path / "b")
+    assert len(set(first)) == 3
+    assert (first == second) is repeats
+
+
 def test_request_id_headers(tmp_path: Path) -> None:
     with live_server(tmp_path, enable_request_id_headers=True) as live:
         answer = ask(live, "completions", "x", max_tokens=1)

@@ -64,6 +64,7 @@ def app_settings(
         served_model_names=engine.served_model_name or (facts.model,),
         stop_token_ids=text.stop_token_ids | frozenset(facts.stop_token_ids),
         default_sampling=sampling,
+        seed=engine.seed,
         api_keys=server.api_key,
         is_metrics_open=server.open_metrics,
         is_debug=server.enable_dev_endpoints,

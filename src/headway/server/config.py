@@ -172,6 +172,7 @@ class AppSettings:
     served_model_names: tuple[str, ...]
     stop_token_ids: frozenset[int]
     default_sampling: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None  # draws the seeds of requests that bring none; None: at random
     api_keys: tuple[str, ...] = ()
     is_metrics_open: bool = False  # /metrics needs no key
     # Brakes; None is no limit. Seconds, bytes.

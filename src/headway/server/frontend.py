@@ -24,7 +24,7 @@ from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
 from headway.server.generation import Delivery, Generation
 from headway.server.ledger import IdInUseError
-from headway.server.params import Door
+from headway.server.params import Door, seed_source
 from headway.server.rendering import ChatRenderer
 from headway.server.schema.parsing import Parsed, parse
 from headway.server.subscription import EngineDeadError
@@ -59,7 +59,11 @@ class Frontend:
     @property
     def door(self) -> Door:
         """Made anew for each request: a restarted engine may have other facts."""
-        return Door(self.client.facts, self.settings, self.tokenizer)
+        return Door(self.client.facts, self.settings, self.tokenizer, self._draw_seed)
+
+    @cached_property
+    def _draw_seed(self) -> Callable[[], int]:
+        return seed_source(self.settings.seed)
 
     @cached_property
     def renderer(self) -> ChatRenderer:
