@@ -229,12 +229,14 @@ class Traces:
         for event in events:
             self._fold(event, now_ns)
 
-    def delivered(self, request_ids: Sequence[str], now_ns: int) -> None:
-        for request_id in request_ids:
-            if track := self._tracks.get(request_id):
-                track.delivered_ns = now_ns
-            if request_id in self._ended:
-                self._finish(request_id)
+    def delivered(self, requests: Sequence[Request], now_ns: int) -> None:
+        for request in requests:
+            track = self._tracks.get(request.request_id)
+            if track is None or track.arrival.request is not request:
+                continue  # its id has been taken by a newer request
+            track.delivered_ns = now_ns
+            if not track.num_left:
+                self._finish(request.request_id)
 
     def _fold(self, event: Event, now_ns: int) -> None:
         match event:

@@ -149,13 +149,12 @@ class Call:
     def __init__(self, frontend: Frontend, generation: Generation) -> None:
         self.generation = generation
         self._frontend = frontend
-        self._request_ids = [request.request_id for request in generation.requests]
         self._is_open = True
         frontend.open_calls.count += 1
 
     def metrics(self) -> dict[str, Any] | UnsetType:
         self._frontend.client.catch_up()
-        timings = self._frontend.timelines.take(self._request_ids)
+        timings = self._frontend.timelines.take(self.generation.requests)
         return UNSET if timings is None else metrics_body(timings)
 
     def close(self) -> None:
@@ -166,7 +165,7 @@ class Call:
         self._frontend.open_calls.count -= 1
         self.generation.close()
         self._frontend.client.catch_up()
-        self._frontend.timelines.delivered(self._request_ids, time.monotonic_ns())
+        self._frontend.timelines.delivered(self.generation.requests, time.monotonic_ns())
 
 
 async def run_aside(work: Callable[[], Result], length: int) -> Result:
