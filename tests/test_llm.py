@@ -217,7 +217,7 @@ def test_an_output_that_goes_round_in_circles_ends(llm: LLM) -> None:
     rule = RepetitionDetection(max_pattern_size=2, min_count=3)
     params = greedy(50, allowed_token_ids=[40, 41], repetition_detection=rule)
     output = llm.generate("hello", params, use_tqdm=False)[0].outputs[0]
-    assert output.finish_reason == "repetition"
+    assert (output.finish_reason, output.stop_reason) == ("repetition", "repetition_detected")
     assert ends_in_repetition(output.token_ids, rule)
     assert not ends_in_repetition(output.token_ids[:-1], rule)
 

@@ -22,6 +22,7 @@ from headway.core.request import FinishReason, Request
 from headway.drive.ports import Withdraw
 from headway.outputs import CompletionOutput, Logprob, PositionLogprobs, RequestOutput
 from headway.text.assembler import TextAssembler
+from headway.text.endings import stop_reason
 from headway.text.tokenizer import Tokenizer
 from headway.wire import SequenceLogprobs, TokenLogprobs
 
@@ -146,10 +147,8 @@ class Collector:
                 self._entries[event.request_id].output.num_cached_tokens += event.num_cached_tokens
             case Preempted():
                 self._entries[event.request_id].output.num_preemptions += 1
-            case Retired():
-                self._finish(event, event.stop_token_id)
-            case Aborted():
-                self._finish(event, None)
+            case Retired() | Aborted():
+                self._finish(event)
             case Rejected():
                 self._reject(event)
 
@@ -169,7 +168,7 @@ class Collector:
             self._end(entry, completion, FinishReason.STOP, delta.stopped_by)
             self._withdraw(Withdraw(event.request_id, index, FinishReason.STOP))
 
-    def _finish(self, event: Retired | Aborted, stop_id: int | None) -> None:
+    def _finish(self, event: Retired | Aborted) -> None:
         entry = self._entry_of.get(event.sequence_id)
         if entry is None:
             return
@@ -181,8 +180,10 @@ class Collector:
         completion.text += delta.text
         completion.detail = event.detail
         reason = event.reason if delta.stopped_by is None else FinishReason.STOP
-        own = stop_id if stop_id in (entry.request.sampling.stop_token_ids or ()) else None
-        self._end(entry, completion, reason, delta.stopped_by or own)
+        why: int | str | None = delta.stopped_by
+        if why is None and isinstance(event, Retired):
+            why = stop_reason(entry.request.sampling, event)
+        self._end(entry, completion, reason, why)
 
     def _end(
         self,

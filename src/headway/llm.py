@@ -55,7 +55,7 @@ class LLM:
         config = _engine_config(model, settings)
         source = resolve(config.model, revision=config.revision, download_dir=config.download_dir)
         self._text = open_text(source, tokenizer_path=tokenizer, chat_template=chat_template)
-        self._seed = config.seed
+        self._seed = config.seed or 0
         self._serial = itertools.count()
         # Threads take turns: a call holds it to its end, a stream for each step.
         self._lock = threading.RLock()

@@ -30,7 +30,7 @@ TAKEN = """
 --chat-template-content-format openai|--default-chat-template-kwargs {"a":1}
 --default-chat-template-kwargs.enable_thinking false|--trust-request-chat-template
 --response-role assistant|--return-tokens-as-token-ids|--enable-force-include-usage
---enable-per-request-metrics|--enable-request-id-headers|--enable-server-load-tracking
+--enable-per-request-metrics|--enable-request-id-headers
 --enable-tokenizer-info-endpoint|--disable-uvicorn-access-log
 --disable-access-log-for-endpoints /health,/metrics|--uvicorn-log-level warning
 --allowed-origins ["*"]|--allowed-origins http://a http://b|--allowed-methods ["GET"]
@@ -50,7 +50,7 @@ NOTED = """
 --guided-decoding-backend auto|--collect-detailed-traces all|--disable-log-requests
 --show-hidden-metrics-for-version 0.9|--kv-cache-metrics|--enable-mfu-metrics
 --enable-prompt-tokens-details|--h11-max-header-count 10|--cohere-format cmd4
---cohere-is-reasoning-model
+--cohere-is-reasoning-model|--enable-server-load-tracking
 """
 REFUSED = """
 --trust-remote-code|--tokenizer-mode slow|--load-format gguf2|--scheduling-policy sjf

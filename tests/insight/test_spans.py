@@ -20,7 +20,8 @@ from headway.core.events import (
     Retired,
 )
 from headway.core.request import FinishReason, Request, SamplingParams
-from headway.insight.spans import MAX_UNDELIVERED, RequestTrace, Traces
+from headway.insight.deliveries import MAX_UNDELIVERED
+from headway.insight.spans import RequestTrace, Traces
 from headway.wire import StepTrace
 from tests.insight.histories import CONFIGS, FAILING_STEPS, HAPPENINGS, MS, World
 
@@ -55,7 +56,7 @@ def play(
     world = World([fold_type(traces)], config, failing)
     world.play(happenings)
     world.clock.advance(3 * MS)
-    traces.delivered([asked.request_id for asked in world.requests], world.clock.now_ns())
+    traces.delivered(world.requests, world.clock.now_ns())
     assert len(traces) == 0
     return finished, world
 
@@ -142,7 +143,8 @@ def step(traces: Traces, index: int, start_ms: int, end_ms: int, *chunks: Sequen
 def test_a_request_with_everything_in_it() -> None:
     finished: list[RequestTrace] = []
     traces = Traces(finished.append)
-    traces.on_submitted(request(), SECOND)
+    asked = request()
+    traces.on_submitted(asked, SECOND)
     tell(traces, 1, Queued(0, "r", 0))
     tell(traces, 5, Admitted(0, "r", 0))
     step(traces, 3, 4, 10, (0, 0, 4))  # it began before its admission was told
@@ -157,7 +159,7 @@ def test_a_request_with_everything_in_it() -> None:
     tell(traces, 60, Advanced(0, "r", (7,)))
     tell(traces, 70, Advanced(0, "r", (7,)), Retired(0, "r", FinishReason.LENGTH))
     assert not finished
-    traces.delivered(["r"], SECOND + 72 * MS)
+    traces.delivered([asked], SECOND + 72 * MS)
     [trace] = finished
     assert names(trace) == [
         ("queue", 5),
@@ -192,10 +194,11 @@ def test_a_withdrawn_request_ends_when_the_engine_says_so() -> None:
 def test_what_the_engine_did_after_the_answer_left_is_cut_off() -> None:
     finished: list[RequestTrace] = []
     traces = Traces(finished.append)
-    traces.on_submitted(request(), SECOND)
+    asked = request()
+    traces.on_submitted(asked, SECOND)
     tell(traces, 1, Queued(0, "r", 0), Admitted(0, "r", 0))
     tell(traces, 5, Advanced(0, "r", (7,)))
-    traces.delivered(["r"], SECOND + 8 * MS)  # a stop string
+    traces.delivered([asked], SECOND + 8 * MS)  # a stop string
     tell(traces, 12, Preempted(0, "r", 1, 10, 0, 3, 1))
     tell(traces, 20, Aborted(0, "r", FinishReason.STOP))
     [trace] = finished

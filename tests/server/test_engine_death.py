@@ -14,6 +14,7 @@ import httpx
 import openai
 import pytest
 
+from headway.server import engine_link
 from headway.server.engine_client import EngineClient, EngineStartError
 from tests.server import fake_engine
 from tests.server.bench import live_server
@@ -53,7 +54,10 @@ def test_killed_engine_is_named(tmp_path: Path) -> None:
         assert "signal 9" in httpx.get(live.url + "/health").json()["status"]
 
 
-def test_engine_is_gone_when_the_server_stops(tmp_path: Path) -> None:
+def test_engine_is_gone_when_the_server_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_link, "_POLITE_S", 0.1)
     with live_server(tmp_path, "--hang-after", "0") as live:
         link = live.client._supervisor.link
         process = link.process

@@ -40,7 +40,7 @@ def test_a_request_withdrawn_while_it_waits_is_forgotten() -> None:
     log = StatsLog()
     log.on_submitted(Request(request_id="r", prompt_token_ids=(1,), sampling=SamplingParams()), 0)
     log.on_events([Queued(0, "r", 0), Aborted(0, "r")], 1)
-    assert not log._num_prompt_tokens
+    assert not log._arrivals
     assert not log._waiting_prompts
 
 

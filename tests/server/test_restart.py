@@ -16,6 +16,7 @@ import pytest
 
 from headway.core.events import AbortCause, Aborted, Queued
 from headway.core.request import Request, SamplingParams
+from headway.server import engine_link, supervisor
 from headway.server.engine_client import EngineClient, EngineStartError
 from headway.server.subscription import EngineDeadError, Subscription
 from headway.server.supervisor import Backoff
@@ -52,6 +53,10 @@ class Recorder:
 
     def on_restarted(self) -> None:
         self.num_restarts += 1
+
+
+def no_start(*addresses: str) -> Any:
+    raise RuntimeError("nobody expected this")
 
 
 async def read_until_error(http: httpx.AsyncClient, url: str) -> tuple[int, dict[str, Any], float]:
@@ -171,18 +176,24 @@ def test_an_engine_that_never_lives_long_is_given_up(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-def test_a_restart_that_fails_is_tried_again(tmp_path: Path) -> None:
+def test_a_restart_that_fails_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_DELAY_S", 0.05)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     good = fake_engine.start(tmp_path / "log")
     bad = fake_engine.start(tmp_path / "log", "--fail", "the disk is gone")
-    starts = iter([good, bad, good])
+    starts = iter([good, no_start, bad, good])
 
     async def scene() -> None:
         client = EngineClient(lambda *addresses: next(starts)(*addresses))
         try:
             await client.wait_ready()
             os.kill(client.engine_pid, signal.SIGKILL)
+            await until(lambda: "nobody expected this" in client.health().reason)
             await until(lambda: "the disk is gone" in client.health().reason)
             await until(lambda: client.health().is_ok)
+            assert len(list(tmp_path.glob("headway-*"))) == 1, "each life takes its sockets along"
         finally:
             await client.close()
 
@@ -214,7 +225,10 @@ def test_stopped_engine_turns_health_to_503_and_back(tmp_path: Path) -> None:
         live.wait_for(lambda: httpx.get(live.url + "/health").status_code == 200)
 
 
-def test_a_step_that_never_ends_is_told_with_its_tokens(tmp_path: Path) -> None:
+def test_a_step_that_never_ends_is_told_with_its_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_link, "_POLITE_S", 0.1)
     flags = ("--alive-every", "0.1", "--hang-after", "0")
     with live_server(tmp_path, *flags, health_timeout_s=0.6) as live:
         with pytest.raises(httpx.ReadTimeout):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import httpx
+import pytest
 
 from headway import __version__
+from headway.text.tokenizer import Tokenizer
 from tests.server.asking import ask
 from tests.server.bench import LiveServer, live_server
 
@@ -71,3 +75,29 @@ def test_opened_endpoints(tmp_path: Path) -> None:
         assert httpx.post(live.url + "/reset_prefix_cache").status_code == 200
         live.wait_for(lambda: bool(live.commands("ResetPrefixCacheMessage")))
         ask(live, "chat", "still here")
+
+
+def test_long_work_on_text_is_done_beside_the_streams(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: dict[str, set[str]] = {}
+
+    def watch(name: str) -> None:
+        real = getattr(Tokenizer, name)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            threads.setdefault(name, set()).add(threading.current_thread().name)
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(Tokenizer, name, watched)
+
+    watch("encode")
+    watch("decode")
+    many = {"prompt": ["a" * 1000] * 30, "max_tokens": 1}
+    assert httpx.post(server.url + "/v1/completions", json=many).status_code == 200
+    tokens = {"tokens": [97] * 30_000}
+    answer = httpx.post(server.url + "/detokenize", json=tokens)
+    assert answer.json() == {"prompt": "a" * 30_000}
+    for names in threads.values():
+        assert all(name.startswith("asyncio_") for name in names), threads
+    assert set(threads) == {"encode", "decode"}

@@ -91,6 +91,20 @@ def test_an_id_in_use(slow_server: LiveServer) -> None:
     slow_server.wait_for(lambda: httpx.post(url, json=body).status_code == 200)
 
 
+def test_who_is_refused_for_its_id_does_not_touch_the_times_of_the_first(
+    slow_server: LiveServer,
+) -> None:
+    url = slow_server.url + "/v1/completions"
+    body = body_of("completions", "abc", request_id="timed", max_tokens=20, include_metrics=True)
+    with httpx.stream("POST", url, json={**body, "stream": True}) as first:
+        lines = first.iter_lines()
+        next(lines)
+        assert httpx.post(url, json=body).status_code == 409
+        metrics = [line for line in lines if '"metrics"' in line]
+    assert metrics
+    assert '"time_to_first_token_ms"' in metrics[-1]
+
+
 def test_clamping(tmp_path: Path) -> None:
     with live_server(tmp_path, clamp_max_tokens=True) as live:
         answer = ask(live, "chat", "abc", max_tokens=64_000)
@@ -100,6 +114,22 @@ def test_clamping(tmp_path: Path) -> None:
         assert "x-headway-max-tokens" not in plain.headers
         status, error, _ = refused(live, "completions", "a" * 2048, max_tokens=5)
         assert (status, error["code"]) == (400, "context_length_exceeded")
+
+
+@pytest.mark.parametrize(("seed", "repeats"), [(7, True), (None, False)])
+def test_the_servers_seed_draws_those_of_requests(
+    tmp_path: Path, seed: int | None, repeats: bool
+) -> None:
+    def draw(directory: Path) -> list[int]:
+        directory.mkdir()
+        with live_server(directory, seed=seed) as live:
+            for _ in range(3):
+                ask(live, "chat", "abc", max_tokens=1)
+            return [command["request"]["seed"] for command in live.commands("SubmitMessage")]
+
+    first, second = draw(tmp_path / "a"), draw(tmp_path / "b")
+    assert len(set(first)) == 3
+    assert (first == second) is repeats
 
 
 def test_request_id_headers(tmp_path: Path) -> None:

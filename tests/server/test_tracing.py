@@ -33,8 +33,7 @@ def play(collector: Collector) -> World:
     ]
     world.play([*arrivals, Happening(at_ns=1015 * MS, withdraws=True)])
     world.clock.advance(2 * MS)
-    names = [asked.request_id for asked in world.requests]
-    tracing.delivered(names, world.clock.now_ns())
+    tracing.delivered(world.requests, world.clock.now_ns())
     tracing.close()
     return world
 

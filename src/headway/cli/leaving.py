@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 
@@ -15,7 +14,6 @@ import uvicorn
 from headway.server.doors import Traffic
 from headway.server.engine_client import EngineClient
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GOODBYE_S = 5  # for errors to reach their clients after the shutdown timeout
 _log = logging.getLogger("headway")
 

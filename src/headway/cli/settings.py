@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Those of generation_config.json that vLLM takes for sampling, but for max_new_tokens: how long
 # an answer may get is the client's to say.
 _DEFAULTABLE = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-_SAME_NAME = (
+SAME_NAME = (
     "max_num_queued_reqs",
     "max_num_queued_tokens",
     "queue_full_status",
@@ -35,7 +35,6 @@ _SAME_NAME = (
     "enable_force_include_usage",
     "enable_per_request_metrics",
     "enable_request_id_headers",
-    "enable_server_load_tracking",
     "enable_tokenizer_info_endpoint",
     "stream_interval",
     "fingerprint_mode",
@@ -65,13 +64,14 @@ def app_settings(
         served_model_names=engine.served_model_name or (facts.model,),
         stop_token_ids=text.stop_token_ids | frozenset(facts.stop_token_ids),
         default_sampling=sampling,
+        seed=engine.seed,
         api_keys=server.api_key,
         is_metrics_open=server.open_metrics,
         is_debug=server.enable_dev_endpoints,
         disable_docs=server.disable_fastapi_docs,
         hidden_paths=server.disable_access_log_for_endpoints,
         is_access_logged=not server.disable_uvicorn_access_log,
-        **{name: getattr(server, name) for name in _SAME_NAME},
+        **{name: getattr(server, name) for name in SAME_NAME},
     )
 
 

@@ -23,7 +23,7 @@ class EngineConfig:
     load_format: str = "auto"
     dtype: str = "auto"
     max_model_len: int | None = None
-    seed: int = 0
+    seed: int | None = None  # of what requests without one draw; None: 0 offline, else at random
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     enable_chunked_prefill: bool = True

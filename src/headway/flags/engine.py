@@ -34,7 +34,11 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
         parse_model_len,
         "Longest prompt plus output, in tokens: 8192, 8k (8000), 8K (8192); auto: the model's.",
     ),
-    _engine.value("--seed", parse_int, "Seed of the engine."),
+    _engine.value(
+        "--seed",
+        parse_int,
+        "Draws the seeds of requests that bring none; drawn at random unless given.",
+    ),
     _engine.value(
         "--max-num-seqs",
         parse_int,

@@ -43,6 +43,11 @@ _IGNORED = (
         why=": usage always has them",
         takes_value=False,
     ),
+    _ignored(
+        "--enable-server-load-tracking",
+        why=": /load always counts",
+        takes_value=False,
+    ),
     _ignored("--guided-decoding-backend", "--structured-outputs-config"),
     _ignored("--collect-detailed-traces", why=": spans are always as fine as steps"),
     _ignored("--show-hidden-metrics-for-version"),

@@ -143,7 +143,6 @@ _ANSWERS = (
     _switch("--enable-force-include-usage", "Whether every answer has its usage."),
     _switch("--enable-per-request-metrics", "Whether every answer has its times."),
     _switch("--enable-request-id-headers", "Whether answers have X-Request-Id."),
-    _switch("--enable-server-load-tracking", "Whether /load counts requests."),
     _switch("--enable-tokenizer-info-endpoint", "Whether there is /tokenizer_info."),
     _switch("--enable-dev-endpoints", "Whether there is /reset_prefix_cache."),
     _switch("--disable-fastapi-docs", "Leave out /docs, /redoc and /openapi.json."),

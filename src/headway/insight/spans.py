@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headway.core.events import (
-    AbortCause,
     Aborted,
     Admitted,
     Advanced,
@@ -28,11 +27,10 @@ from headway.core.events import (
 )
 from headway.core.request import FinishReason, Request
 from headway.insight.arrivals import Arrival, Arrivals
+from headway.insight.deliveries import MAX_UNDELIVERED, is_withdrawn
 
 QUEUE, PREFILL, DECODE = "queue", "prefill", "decode"
 PREEMPTED, RECOMPUTE, DELIVERY = "preempted", "recompute", "delivery"
-# Ended and never said to be delivered; the oldest are told as they are.
-MAX_UNDELIVERED = 4096
 ChunkRow = tuple[int, int, int]  # sequence id, first position, tokens
 
 
@@ -231,12 +229,14 @@ class Traces:
         for event in events:
             self._fold(event, now_ns)
 
-    def delivered(self, request_ids: Sequence[str], now_ns: int) -> None:
-        for request_id in request_ids:
-            if track := self._tracks.get(request_id):
-                track.delivered_ns = now_ns
-            if request_id in self._ended:
-                self._finish(request_id)
+    def delivered(self, requests: Sequence[Request], now_ns: int) -> None:
+        for request in requests:
+            track = self._tracks.get(request.request_id)
+            if track is None or track.arrival.request is not request:
+                continue  # its id has been taken by a newer request
+            track.delivered_ns = now_ns
+            if not track.num_left:
+                self._finish(request.request_id)
 
     def _fold(self, event: Event, now_ns: int) -> None:
         match event:
@@ -270,7 +270,7 @@ class Traces:
         if track.num_left:
             return
         self._ended[event.request_id] = None
-        if track.delivered_ns or _is_withdrawn(event):
+        if track.delivered_ns or is_withdrawn(event):
             self._finish(event.request_id)
         elif len(self._ended) > MAX_UNDELIVERED:
             self._finish(next(iter(self._ended)))
@@ -278,11 +278,3 @@ class Traces:
     def _finish(self, request_id: str) -> None:
         del self._ended[request_id]
         self._on_finished(self._tracks.pop(request_id).finish())
-
-
-def _is_withdrawn(event: Retired | Aborted) -> bool:
-    return (
-        isinstance(event, Aborted)
-        and event.reason is FinishReason.ABORT
-        and event.cause in (AbortCause.CLIENT, AbortCause.ENGINE)
-    )

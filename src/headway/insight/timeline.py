@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from headway.core.events import (
-    AbortCause,
     Aborted,
     Admitted,
     Advanced,
@@ -18,11 +17,10 @@ from headway.core.events import (
     Resumed,
     Retired,
 )
-from headway.core.request import FinishReason, Request
+from headway.core.request import Request
 from headway.insight.arrivals import Arrival, Arrivals
+from headway.insight.deliveries import MAX_UNDELIVERED, is_withdrawn
 
-# Ended and never said to be delivered: its client left in the last moment. The oldest go.
-MAX_UNDELIVERED = 4096
 _MS = 1e6
 
 
@@ -86,6 +84,7 @@ class _Life:
 class _Track:
     """The sequences of one request; `num_left` of them have not ended."""
 
+    request: Request
     num_left: int
     is_delivered: bool = False
     lives: list[_Life] = field(default_factory=list)
@@ -99,7 +98,7 @@ class Timelines:
     """
 
     def __init__(
-        self, on_delivered: Callable[[Sequence[str], int], None] = lambda request_ids, now_ns: None
+        self, on_delivered: Callable[[Sequence[Request], int], None] = lambda requests, now_ns: None
     ) -> None:
         self._on_delivered = on_delivered
         self._arrivals = Arrivals()
@@ -125,19 +124,24 @@ class Timelines:
     def on_stats(self, stats: WaitingStats) -> None:
         self._reasons = stats.waiting_reasons
 
-    def take(self, request_ids: Sequence[str]) -> RequestTimings | None:
+    def take(self, requests: Sequence[Request]) -> RequestTimings | None:
         """Of the requests of one body together. None when nothing is known of any of them."""
-        tracks = [self._tracks[name] for name in request_ids if name in self._tracks]
+        tracks = self._tracks_of(requests)
         return _timings([life for track in tracks for life in track.lives]) if tracks else None
 
-    def delivered(self, request_ids: Sequence[str], now_ns: int) -> None:
+    def delivered(self, requests: Sequence[Request], now_ns: int) -> None:
         """The last byte of the answer was handed over; nobody will ask for its times again."""
-        for request_id in request_ids:
-            if request_id in self._ended:
-                self._forget(request_id)
-            elif request_id in self._tracks:  # a stop string: the engine has yet to say so
-                self._tracks[request_id].is_delivered = True
-        self._on_delivered(request_ids, now_ns)
+        for track in self._tracks_of(requests):
+            track.is_delivered = True
+            if not track.num_left:  # else a stop string: the engine has yet to say so
+                self._forget(track.request.request_id)
+        self._on_delivered(requests, now_ns)
+
+    def _tracks_of(self, requests: Sequence[Request]) -> list[_Track]:
+        """Those of these very requests: an id may have been taken by a newer one."""
+        found = [self._tracks.get(request.request_id) for request in requests]
+        pairs = zip(found, requests, strict=True)
+        return [track for track, request in pairs if track and track.request is request]
 
     def _wait_until(self, now_ns: int) -> None:
         """Whoever waited since the last turn did so for each reason by its share of the queue."""
@@ -164,7 +168,7 @@ class Timelines:
             return
         if event.index == 0:
             self._ended.pop(event.request_id, None)
-            self._tracks[event.request_id] = _Track(arrival.request.sampling.n)
+            self._tracks[event.request_id] = _Track(arrival.request, arrival.request.sampling.n)
         life = _Life(arrival, dict(self._waited))
         self._lives[event.sequence_id] = life
         self._tracks[event.request_id].lives.append(life)
@@ -196,7 +200,7 @@ class Timelines:
         if track.num_left:
             return
         self._ended[event.request_id] = None
-        if track.is_delivered or _is_withdrawn(event):
+        if track.is_delivered or is_withdrawn(event):
             self._forget(event.request_id)
         elif len(self._ended) > MAX_UNDELIVERED:
             self._forget(next(iter(self._ended)))
@@ -204,15 +208,6 @@ class Timelines:
     def _forget(self, request_id: str) -> None:
         del self._ended[request_id]
         del self._tracks[request_id]
-
-
-def _is_withdrawn(event: Retired | Aborted) -> bool:
-    """Nobody is left to tell; a stop string, or a time limit, has a client who waits."""
-    return (
-        isinstance(event, Aborted)
-        and event.reason is FinishReason.ABORT
-        and event.cause in (AbortCause.CLIENT, AbortCause.ENGINE)
-    )
 
 
 def _difference(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:

@@ -58,7 +58,7 @@ class Audience:
         """At once, and after everything before it: the request's id may have been used before."""
         self.catch_up()
         for fold in self._folds:
-            fold.on_submitted(request, now_ns)
+            _hear(fold.on_submitted, request, now_ns)
 
     def tell(
         self,
@@ -93,4 +93,4 @@ def _hear(hear: Callable[..., None], *what: object) -> None:
     try:
         hear(*what)
     except Exception:  # who watches must not stop what is watched
-        _log.exception("%s failed on what the engine did", getattr(hear, "__qualname__", hear))
+        _log.exception("%s failed on what it was told", getattr(hear, "__qualname__", hear))

@@ -68,7 +68,6 @@ class ServerConfig:
     enable_force_include_usage: bool = False
     enable_per_request_metrics: bool = False
     enable_request_id_headers: bool = False
-    enable_server_load_tracking: bool = False
     enable_tokenizer_info_endpoint: bool = False
     enable_dev_endpoints: bool = False
     disable_fastapi_docs: bool = False
@@ -173,6 +172,7 @@ class AppSettings:
     served_model_names: tuple[str, ...]
     stop_token_ids: frozenset[int]
     default_sampling: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None  # draws the seeds of requests that bring none; None: at random
     api_keys: tuple[str, ...] = ()
     is_metrics_open: bool = False  # /metrics needs no key
     # Brakes; None is no limit. Seconds, bytes.
@@ -193,7 +193,6 @@ class AppSettings:
     enable_force_include_usage: bool = False
     enable_per_request_metrics: bool = False
     enable_request_id_headers: bool = False
-    enable_server_load_tracking: bool = False
     enable_tokenizer_info_endpoint: bool = False
     stream_interval: int = 1  # tokens of a choice between two chunks
     fingerprint_mode: str = "full"  # full, hash, custom or none

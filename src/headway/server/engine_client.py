@@ -8,12 +8,12 @@ from typing import Protocol
 
 import msgspec
 
-from headway.core.events import Event, RefusalCause, Rejected
+from headway.core.events import Event
 from headway.core.request import FinishReason, Request
 from headway.server.audience import Audience, Fold, StepFold
 from headway.server.brakes import Brakes, QueueFullError
 from headway.server.engine_link import EngineStartError, StartEngine
-from headway.server.ledger import Ledger
+from headway.server.ledger import IdInUseError, Ledger
 from headway.server.liveness import Health, Liveness
 from headway.server.subscription import EngineDeadError, Subscription, UpdateRouter
 from headway.server.supervisor import Supervisor
@@ -113,8 +113,8 @@ class EngineClient:
     def submit(self, requests: Sequence[Request]) -> Subscription:
         """Hand the requests to the engine, all or none.
 
-        An id that is in use is answered by the subscription's first update, a Rejected. Raises
-        EngineDeadError when there is no engine, QueueFullError when the brakes say so.
+        Raises EngineDeadError when there is no engine, IdInUseError for an id that is under way,
+        QueueFullError when the brakes say so.
         """
         if self._death is not None or self._closing is not None:
             self.refused("engine_dead")
@@ -122,7 +122,7 @@ class EngineClient:
         taken = next((r.request_id for r in requests if r.request_id in self._ledger), None)
         if taken is not None:
             self.refused("id_in_use")
-            return Subscription.refused(_id_in_use(taken), self._router)
+            raise IdInUseError(taken)
         self.check_room(sum(request.sampling.n for request in requests))
         messages = [encode(SubmitMessage(request)) for request in requests]  # may raise: first
         now_ns = time.monotonic_ns()
@@ -256,12 +256,4 @@ def _nothing_left(stats: EngineStats) -> EngineStats:
         num_resident_tokens=0,
         num_backlog_tokens=0,
         waiting_reasons={},
-    )
-
-
-def _id_in_use(request_id: str) -> Rejected:
-    return Rejected(
-        request_id,
-        f"a request with the id {request_id!r} is under way: send another id, or wait for its end",
-        RefusalCause.ID_IN_USE,
     )

@@ -26,6 +26,7 @@ from headway.wire import (
 StartEngine = Callable[[str, str], "subprocess.Popen[bytes]"]
 OnMessage = Callable[[FromEngine], None]
 _CHILD_POLL_S = 0.1
+_POLITE_S = 5.0  # for an engine that was told to stop
 _log = logging.getLogger("headway")
 
 
@@ -47,11 +48,15 @@ class EngineLink:
         self._sockets = zmq.asyncio.Context()
         self._sender = self._sockets.socket(zmq.PUSH, socket_class=zmq.Socket)  # type: ignore[arg-type]
         self._receiver = self._sockets.socket(zmq.PULL)
-        for socket in (self._sender, self._receiver):
-            socket.set_hwm(0)
-        self._sender.bind(to_engine)
-        self._receiver.bind(from_engine)
-        self.process = start_engine(to_engine, from_engine)
+        try:
+            for socket in (self._sender, self._receiver):
+                socket.set_hwm(0)
+            self._sender.bind(to_engine)
+            self._receiver.bind(from_engine)
+            self.process = start_engine(to_engine, from_engine)
+        except BaseException:
+            self.remove()
+            raise
         self._is_ready = False
 
     async def wait_ready(self) -> EngineFacts:
@@ -137,8 +142,8 @@ def _obituary(process: subprocess.Popen[bytes]) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """The engine gets five seconds after it was told to stop, then one after SIGTERM."""
-    for wait_s, escalate in ((5, process.terminate), (1, process.kill), (5, None)):
+    """First it was told so; a second after SIGTERM it is killed."""
+    for wait_s, escalate in ((_POLITE_S, process.terminate), (1, process.kill), (5, None)):
         try:
             process.wait(wait_s)
             return

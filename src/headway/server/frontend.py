@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar, cast
@@ -23,16 +23,18 @@ from headway.server.config import AppSettings
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
 from headway.server.generation import Delivery, Generation
-from headway.server.params import Door
+from headway.server.ledger import IdInUseError
+from headway.server.params import Door, seed_source
 from headway.server.rendering import ChatRenderer
 from headway.server.schema.parsing import Parsed, parse
 from headway.server.subscription import EngineDeadError
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
 
-# Encoding this much takes milliseconds: it must not hold up everybody's streams.
+# So many characters or tokens take milliseconds: they must not hold up everybody's streams.
 _LONG_TEXT = 20_000
 Body = TypeVar("Body", bound=msgspec.Struct)
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -57,7 +59,11 @@ class Frontend:
     @property
     def door(self) -> Door:
         """Made anew for each request: a restarted engine may have other facts."""
-        return Door(self.client.facts, self.settings, self.tokenizer)
+        return Door(self.client.facts, self.settings, self.tokenizer, self._draw_seed)
+
+    @cached_property
+    def _draw_seed(self) -> Callable[[], int]:
+        return seed_source(self.settings.seed)
 
     @cached_property
     def renderer(self) -> ChatRenderer:
@@ -90,10 +96,19 @@ class Frontend:
         return b"".join(pieces)
 
     async def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Raises ApiError."""
+        return (await self.encode_all([text], add_special_tokens=add_special_tokens))[0]
+
+    async def encode_all(
+        self, texts: Sequence[str], *, add_special_tokens: bool
+    ) -> list[list[int]]:
+        """Raises ApiError. In one thread: the library's own take the engine's processors."""
+
+        def encode() -> list[list[int]]:
+            return [self.tokenizer.encode(text, add_special_tokens) for text in texts]
+
         try:
-            if len(text) < _LONG_TEXT:
-                return self.tokenizer.encode(text, add_special_tokens)
-            return await asyncio.to_thread(self.tokenizer.encode, text, add_special_tokens)
+            return await run_aside(encode, sum(map(len, texts)))
         except ValueError as error:
             raise ApiError(Problem.INVALID_VALUE, str(error), "prompt") from None
 
@@ -113,6 +128,8 @@ class Frontend:
             raise ApiError(
                 Problem.ENGINE_DEAD, message, retry_after_s=error.retry_after_s
             ) from None
+        except IdInUseError as error:
+            raise ApiError(Problem.ID_IN_USE, str(error), "request_id") from None
         except QueueFullError as error:
             raise self._queue_full(error) from None
         generation = Generation(
@@ -132,13 +149,12 @@ class Call:
     def __init__(self, frontend: Frontend, generation: Generation) -> None:
         self.generation = generation
         self._frontend = frontend
-        self._request_ids = [request.request_id for request in generation.requests]
         self._is_open = True
         frontend.open_calls.count += 1
 
     def metrics(self) -> dict[str, Any] | UnsetType:
         self._frontend.client.catch_up()
-        timings = self._frontend.timelines.take(self._request_ids)
+        timings = self._frontend.timelines.take(self.generation.requests)
         return UNSET if timings is None else metrics_body(timings)
 
     def close(self) -> None:
@@ -149,7 +165,12 @@ class Call:
         self._frontend.open_calls.count -= 1
         self.generation.close()
         self._frontend.client.catch_up()
-        self._frontend.timelines.delivered(self._request_ids, time.monotonic_ns())
+        self._frontend.timelines.delivered(self.generation.requests, time.monotonic_ns())
+
+
+async def run_aside(work: Callable[[], Result], length: int) -> Result:
+    """Here and now, or in a thread where `length` characters or tokens make it long."""
+    return work() if length < _LONG_TEXT else await asyncio.to_thread(work)
 
 
 def frontend_of(http: HttpRequest) -> Frontend:

@@ -13,6 +13,7 @@ from headway.server.errors import ApiError, Problem
 from headway.server.schema.answers import PromptTokensDetails, Usage
 from headway.server.subscription import EngineDeadError, SequenceUpdate, Subscription
 from headway.text.assembler import TextAssembler
+from headway.text.endings import ends_unseen, stop_reason
 from headway.text.tokenizer import Tokenizer
 from headway.wire import TokenLogprobs
 
@@ -22,7 +23,6 @@ _LIMIT_NAMES = {
     AbortCause.RUN_TIME: "max_request_seconds",
     AbortCause.DEADLINE: "deadline",
 }
-_REPETITION = "repetition_detected"  # as vLLM names it
 
 
 class ChoiceDelta(msgspec.Struct, frozen=True):  # one per token: a struct is made in no time
@@ -210,7 +210,7 @@ class Generation:
 
     def _push(self, choice: _Choice, update: SequenceUpdate) -> str | None:
         """Add new tokens to what is to be given out; the stop string that they complete."""
-        hidden = _ends_unseen(choice.request, update)
+        hidden = ends_unseen(choice.request.sampling, update.token_ids, update.ended)
         delta = choice.assembler.push(update.token_ids[:-1] if hidden else update.token_ids)
         text, stopped_by = delta.text, delta.stopped_by
         num_tokens = len(update.token_ids) if stopped_by is None else delta.num_tokens
@@ -264,24 +264,10 @@ def _refusal(rejected: Rejected) -> ApiError:
     return ApiError(Problem.NEVER_FITS, rejected.reason)
 
 
-def _ends_unseen(request: Request, update: SequenceUpdate) -> bool:
-    """Whether the last token is a stop token, which shows only where the client wants it to."""
-    ended = update.ended
-    return (
-        isinstance(ended, Retired)
-        and ended.stop_token_id is not None
-        and not request.sampling.include_stop_str_in_output
-        and update.token_ids[-1:] == [ended.stop_token_id]
-    )
-
-
 def _outcome(request: Request, ended: Retired | Aborted) -> tuple[FinishReason, int | str | None]:
     """The finish reason and the stop reason, which names a stop token of the client's own."""
     if ended.reason is FinishReason.ERROR:
         raise ApiError(Problem.INTERNAL, ended.detail or "the engine could not go on with this")
     if isinstance(ended, Aborted):
         return ended.reason, _LIMIT_NAMES.get(ended.cause)
-    if ended.reason is FinishReason.REPETITION:
-        return ended.reason, _REPETITION
-    is_own = ended.stop_token_id in (request.sampling.stop_token_ids or ())
-    return ended.reason, ended.stop_token_id if is_own else None
+    return ended.reason, stop_reason(request.sampling, ended)

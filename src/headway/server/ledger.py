@@ -10,12 +10,22 @@ from headway.core.request import Request
 from headway.wire import EngineStats
 
 
+class IdInUseError(Exception):
+    """A request of this id has not ended yet; the message says what to do."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            f"a request with the id {request_id!r} is under way: send another id, or wait for its "
+            f"end"
+        )
+
+
 @dataclass(slots=True, eq=False)
 class _Entry:
     request: Request
     num_left: int
     num_unqueued: int
-    sequence_ids: dict[int, int] = field(default_factory=dict)  # by index, of those not ended
+    sequence_ids: dict[int, None] = field(default_factory=dict)  # those not ended, in order
 
 
 class Ledger:
@@ -59,13 +69,13 @@ class Ledger:
                 events.append(Queued(unknown, request_id, index))
                 events.append(_aborted(unknown, request_id, detail))
                 unknown -= 1
-            events += [_aborted(i, request_id, detail) for i in entry.sequence_ids.values()]
+            events += [_aborted(i, request_id, detail) for i in entry.sequence_ids]
         return events
 
     def _fold(self, entry: _Entry, event: Event) -> None:
         match event:
-            case Queued(sequence_id, _, index):
-                entry.sequence_ids[index] = sequence_id
+            case Queued(sequence_id):
+                entry.sequence_ids[sequence_id] = None
                 self._acknowledge(entry, 1)
             case Retired() | Aborted():
                 self._end(entry, event.sequence_id)
@@ -79,7 +89,7 @@ class Ledger:
         self.num_unqueued_tokens -= num_sequences * entry.request.num_prompt_tokens
 
     def _end(self, entry: _Entry, sequence_id: int) -> None:
-        entry.sequence_ids = {i: s for i, s in entry.sequence_ids.items() if s != sequence_id}
+        entry.sequence_ids.pop(sequence_id, None)
         entry.num_left -= 1
         self.num_sequences -= 1
         if not entry.num_left:

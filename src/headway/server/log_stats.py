@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from headway.core.events import Aborted, Admitted, Advanced, Event, Preempted, Queued, Rejected
 from headway.core.request import Request
+from headway.insight.arrivals import Arrivals
 from headway.server.config import AppSettings
 from headway.wire import EngineFacts, EngineStats
 
@@ -17,13 +18,13 @@ class StatsLog:
     """A fold that says, when asked, what happened since it was last asked."""
 
     def __init__(self) -> None:
-        self._num_prompt_tokens: dict[str, int] = {}
-        self._waiting_prompts: dict[int, int] = {}
+        self._arrivals = Arrivals()
+        self._waiting_prompts: dict[int, int] = {}  # tokens, by sequence id
         self._stats: EngineStats | None = None
         self._begin_interval()
 
     def on_submitted(self, request: Request, now_ns: int) -> None:
-        self._num_prompt_tokens[request.request_id] = request.num_prompt_tokens
+        self._arrivals.submit(request, now_ns)
 
     def on_events(self, events: Sequence[Event], now_ns: int) -> None:
         for event in events:
@@ -64,11 +65,11 @@ class StatsLog:
 
     def _fold(self, event: Event) -> None:
         match event:
-            case Queued(sequence_id, request_id):
-                self._waiting_prompts[sequence_id] = self._num_prompt_tokens.get(request_id, 0)
-            case Admitted(sequence_id, request_id, num_cached_tokens):
-                num_tokens = self._waiting_prompts.pop(sequence_id, 0)
-                self._num_prompt_tokens.pop(request_id, None)
+            case Queued(sequence_id):
+                if arrival := self._arrivals.queued(event):
+                    self._waiting_prompts[sequence_id] = arrival.request.num_prompt_tokens
+            case Admitted(sequence_id, _, num_cached_tokens):
+                num_tokens = self._waiting_prompts.pop(sequence_id, num_cached_tokens)
                 self._queries += num_tokens
                 self._hits += num_cached_tokens
                 self._prompt += num_tokens - num_cached_tokens
@@ -76,11 +77,10 @@ class StatsLog:
                 self._generated += len(token_ids)
             case Preempted():
                 self._preemptions += 1
-            case Aborted(sequence_id, request_id):
+            case Aborted(sequence_id):
                 self._waiting_prompts.pop(sequence_id, None)
-                self._num_prompt_tokens.pop(request_id, None)
-            case Rejected(request_id=request_id):
-                self._num_prompt_tokens.pop(request_id, None)
+            case Rejected(request_id):
+                self._arrivals.answered(request_id)
 
 
 def start_lines(facts: EngineFacts, stop_ids: Sequence[str]) -> list[str]:

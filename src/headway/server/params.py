@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from headway.core.request import MAX_SEED, RepetitionDetection, Request, SamplingParams
@@ -45,16 +47,29 @@ MAX_CHOICES = 1024
 _MAX_WORD_CHARS = 10_000  # of all stop strings together, and of all bad words
 
 
+def seed_source(seed: int | None) -> Callable[[], int]:
+    """Gives the seeds of requests that bring none: the same in every run, or at random for None."""
+    numbers = secrets.SystemRandom() if seed is None else random.Random(seed)
+    return partial(numbers.randrange, MAX_SEED)
+
+
 class Door:
     """Turns prompts and bodies into requests, or says what to change.
 
     Every method raises ApiError with the field at fault.
     """
 
-    def __init__(self, facts: EngineFacts, settings: AppSettings, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        facts: EngineFacts,
+        settings: AppSettings,
+        tokenizer: Tokenizer,
+        draw_seed: Callable[[], int],
+    ) -> None:
         self._facts = facts
         self._settings = settings
         self._tokenizer = tokenizer
+        self._draw_seed = draw_seed
 
     def check_model(self, model: str | None) -> str:
         """The name to answer with; a client may leave it out."""
@@ -163,7 +178,7 @@ class Door:
             sampling=sampling,
             stop_token_ids=stop_ids,
             # Drawn here where the client gives none, so that equal prompts differ.
-            seed=sampling.seed if sampling.seed is not None else secrets.randbelow(MAX_SEED),
+            seed=sampling.seed if sampling.seed is not None else self._draw_seed(),
             arrival_ns=arrival.ns,
             priority=body.priority,
             cache_salt=body.cache_salt or "",

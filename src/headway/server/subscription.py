@@ -59,13 +59,6 @@ class Subscription:
         self._router = router
         self._withdraw = withdraw
 
-    @classmethod
-    def refused(cls, rejection: Rejected, router: UpdateRouter) -> Subscription:
-        """One that never reached the engine and has its refusal as its only update."""
-        subscription = cls((), router, lambda *_: None)
-        subscription._updates.append(rejection)
-        return subscription
-
     async def take(self) -> list[Update]:
         """What has come since the last call, at least one update: waits for it.
 
@@ -121,10 +114,6 @@ class UpdateRouter:
     def __init__(self) -> None:
         self._subscriptions: dict[str, Subscription] = {}
         self._sequences: dict[int, tuple[str, int]] = {}
-
-    def __bool__(self) -> bool:
-        """Whether anybody waits for anything."""
-        return bool(self._subscriptions)
 
     def open(self, requests: Sequence[Request], withdraw: Withdraw) -> Subscription:
         subscription = Subscription(requests, self, withdraw)

@@ -119,7 +119,9 @@ class Supervisor:
         try:
             self.link = EngineLink(self._start_engine)
             facts = await self.link.wait_ready()
-        except (EngineStartError, OSError) as error:
+        except Exception as error:  # whatever it was, without this task nobody would try again
+            if not isinstance(error, EngineStartError | OSError):
+                _log.exception("cannot start the engine")
             self._last_failure = str(error)
             return False
         self._started(facts)

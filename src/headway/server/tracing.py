@@ -83,8 +83,8 @@ class Tracing:
     def on_stats(self, stats: EngineStats) -> None:
         """Nothing is learned from these."""
 
-    def delivered(self, request_ids: Sequence[str], now_ns: int) -> None:
-        self._traces.delivered(request_ids, now_ns)
+    def delivered(self, requests: Sequence[Request], now_ns: int) -> None:
+        self._traces.delivered(requests, now_ns)
 
     def close(self) -> None:
         """Send what is left; waits for that, for two seconds at most."""

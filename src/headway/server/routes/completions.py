@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fastapi import APIRouter
 from msgspec import UNSET
@@ -69,16 +70,18 @@ async def _requests(
     add_special = True if body.add_special_tokens is None else body.add_special_tokens
     prompts = _prompts(body.prompt)
     frontend.check_room(frontend.door.check_num_choices(len(prompts), body))
-    requests = []
-    for index, prompt in enumerate(prompts):
-        if isinstance(prompt, str):
-            prompt = await frontend.encode(prompt, add_special_tokens=add_special)
-        request_id = f"{answer_id}-{index}"
-        requests.append(frontend.door.completion_request(request_id, prompt, body, arrival))
-    return requests
+    if isinstance(prompts[0], str):
+        token_ids = await frontend.encode_all(prompts, add_special_tokens=add_special)
+    else:
+        token_ids = prompts
+    door = frontend.door
+    return [
+        door.completion_request(f"{answer_id}-{index}", prompt, body, arrival)
+        for index, prompt in enumerate(token_ids)
+    ]
 
 
-def _prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str | list[int]]:
+def _prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str] | list[list[int]]:
     """One prompt (a string or token ids) or several of one kind."""
     if isinstance(prompt, str):
         return [prompt]
@@ -89,9 +92,8 @@ def _prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str | list[i
             "prompt must be a string, token ids, or a list of at least one prompt, all of one kind",
             "prompt",
         )
-    if kinds == {int}:
-        return [list(prompt)]  # type: ignore[arg-type]
-    return list(prompt)  # type: ignore[arg-type]
+    items: list[Any] = list(prompt)
+    return [items] if kinds == {int} else items
 
 
 class CompletionWriter:

@@ -7,7 +7,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from headway.server.errors import ApiError, Problem, invalid_value
-from headway.server.frontend import Frontend, frontend_of, ignored_header
+from headway.server.frontend import Frontend, frontend_of, ignored_header, run_aside
 from headway.server.openapi import READING_PROBLEMS, documented
 from headway.server.schema.bodies import DetokenizeBody, TokenizeBody
 from headway.server.schema.service import Text, TokenizerCard, Tokens
@@ -26,7 +26,10 @@ async def tokenize(http: HttpRequest) -> Response:
     token_ids = await _tokenize(frontend, body)
     answer = Tokens(len(token_ids), frontend.client.facts.max_model_len, token_ids)
     if body.return_token_strs:
-        answer.token_strs = [frontend.tokenizer.id_to_token(i) or "" for i in token_ids]
+        name_of = frontend.tokenizer.id_to_token
+        answer.token_strs = await run_aside(
+            lambda: [name_of(i) or "" for i in token_ids], len(token_ids)
+        )
     return JsonAnswer(answer, ignored_header(parsed.ignored))
 
 
@@ -46,8 +49,9 @@ async def detokenize(http: HttpRequest) -> Response:
     frontend = frontend_of(http)
     parsed = await frontend.read(http, DetokenizeBody)
     frontend.door.check_model(parsed.body.model)
+    tokens, decode = parsed.body.tokens, frontend.tokenizer.decode
     try:
-        text = frontend.tokenizer.decode(parsed.body.tokens, skip_special_tokens=False)
+        text = await run_aside(lambda: decode(tokens, skip_special_tokens=False), len(tokens))
     except ValueError as error:
         raise invalid_value(str(error), "tokens") from None
     return JsonAnswer(Text(text), ignored_header(parsed.ignored))
