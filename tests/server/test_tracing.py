@@ -85,6 +85,8 @@ def test_a_request_joins_the_trace_of_its_caller(tmp_path: Path) -> None:
             url = f"{server.url}/v1/completions"
             assert httpx.post(url, json=body, headers=headers).status_code == 200
             assert httpx.post(url, json=body).status_code == 200
+            timelines = server.app.state.frontend.timelines
+            server.wait_for(lambda: not len(timelines))  # delivered: its client knows it first
             server.app.state.tracing.close()
         first, second = collector.named("llm_request")
     assert first.trace_id.hex() == trace_id
