@@ -70,12 +70,20 @@ async def _requests(
     prompts = _prompts(body.prompt)
     frontend.check_room(frontend.door.check_num_choices(len(prompts), body))
     requests = []
-    for index, prompt in enumerate(prompts):
-        if isinstance(prompt, str):
-            prompt = await frontend.encode(prompt, add_special_tokens=add_special)
+    for index, prompt in enumerate(await _token_ids(frontend, prompts, add_special)):
         request_id = f"{answer_id}-{index}"
         requests.append(frontend.door.completion_request(request_id, prompt, body, arrival))
     return requests
+
+
+async def _token_ids(
+    frontend: Frontend, prompts: Sequence[str | list[int]], add_special_tokens: bool
+) -> list[list[int]]:
+    """The prompts are all texts or all ids."""
+    texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+    if not texts:
+        return [prompt for prompt in prompts if not isinstance(prompt, str)]
+    return await frontend.encode_all(texts, add_special_tokens=add_special_tokens)
 
 
 def _prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str | list[int]]:

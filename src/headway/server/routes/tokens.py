@@ -47,7 +47,7 @@ async def detokenize(http: HttpRequest) -> Response:
     parsed = await frontend.read(http, DetokenizeBody)
     frontend.door.check_model(parsed.body.model)
     try:
-        text = frontend.tokenizer.decode(parsed.body.tokens, skip_special_tokens=False)
+        text = await frontend.decode(parsed.body.tokens)
     except ValueError as error:
         raise invalid_value(str(error), "tokens") from None
     return JsonAnswer(Text(text), ignored_header(parsed.ignored))
