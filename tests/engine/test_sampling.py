@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from headway.core.request import SamplingParams
+from headway.engine import sampling as sampling_module
 from headway.engine.sampling import Sampler, stream_seed
+from headway.engine.token_tables import TokenTables
 from headway.ops.reference.backend import ReferenceOps
 
 VOCAB = 50
@@ -27,6 +29,7 @@ def sequence(
 ) -> SimpleNamespace:
     params = SamplingParams(**({"temperature": 0.0, "max_tokens": 100} | sampling))  # type: ignore[arg-type]
     request = SimpleNamespace(
+        request_id=f"request-{sequence_id - index}",
         sampling=params,
         seed=seed,
         stop_token_ids=frozenset(stop_ids),
@@ -253,3 +256,25 @@ def test_p33_the_same_prompt_eight_times_differs_without_a_seed_and_agrees_with_
     seeded = {sample_one(logits, sequence(seed=7, temperature=1.0)) for _ in range(8)}
     assert len(unseeded) > 1
     assert len(seeded) == 1
+
+
+def test_lists_of_tokens_become_arrays_once_for_all_sequences_of_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A list may name the whole vocabulary: 20 ms for each token of each of 256 choices."""
+    made = []
+
+    def make(request: object) -> TokenTables:
+        made.append(request)
+        return TokenTables(request)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sampling_module, "TokenTables", make)
+    sampler = Sampler(ReferenceOps())
+    choices = [sequence(i, index=i, allowed_token_ids=[5, 6], logit_bias={5: 1.0}) for i in (0, 1)]
+    for _ in range(3):
+        assert set(sampler.sample(logits_of(2), choices)) <= {5, 6}
+    assert len(made) == 1
+    for choice in choices:
+        sampler.forget(choice.sequence_id)
+    sampler.sample(logits_of(1), choices[:1])
+    assert len(made) == 2, "the arrays went with the last sequence"

@@ -8,12 +8,14 @@ logits, its own history, its seed and its position, and on nothing else in the b
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
+from weakref import WeakValueDictionary
 
 import numpy as np
 
-from headway.core.request import SamplingParams
+from headway.core.request import Request, SamplingParams
 from headway.core.sequence import Sequence
 from headway.engine.token_counts import TokenCounts
+from headway.engine.token_tables import TokenTables
 from headway.ops.interface import F32, Ops
 
 _MASK64 = (1 << 64) - 1
@@ -32,15 +34,19 @@ class Sampler:
     """Chooses the next token of each row of a step.
 
     Holds one `TokenCounts` per sequence that uses a penalty, brought up to date from the sequence's
-    own tokens, so that preemption and recompute cannot disturb it; `forget` drops it.
+    own tokens, so that preemption and recompute cannot disturb it; `forget` drops it. `TokenTables`
+    belong to a request and go with the last of its sequences.
     """
 
     def __init__(self, ops: Ops) -> None:
         self._ops = ops
         self._counts: dict[int, TokenCounts] = {}
+        self._tables: dict[int, TokenTables] = {}
+        self._tables_of_request: WeakValueDictionary[str, TokenTables] = WeakValueDictionary()
 
     def forget(self, sequence_id: int) -> None:
         self._counts.pop(sequence_id, None)
+        self._tables.pop(sequence_id, None)
 
     def sample(self, logits: F32, sequences: SequenceOf[Sequence]) -> list[int]:
         """One token id per row; `logits` [R, V] is overwritten."""
@@ -76,11 +82,21 @@ class Sampler:
 
     def _adjust(self, row: F32, sequence: Sequence) -> None:
         params = sequence.request.sampling
-        _mask(row, sequence)
-        if params.logit_bias:
-            _add_bias(row, params)
+        if _names_tokens(sequence.request):
+            tables = self._tables_for(sequence)
+            _mask(row, sequence, tables)
+            tables.add_bias(row)
         if _uses_penalties(params):
             self._penalise(row, sequence, params)
+
+    def _tables_for(self, sequence: Sequence) -> TokenTables:
+        found = self._tables.get(sequence.sequence_id)
+        if found is None:
+            request = sequence.request
+            found = self._tables_of_request.get(request.request_id) or TokenTables(request)
+            self._tables_of_request[request.request_id] = found
+            self._tables[sequence.sequence_id] = found
+        return found
 
     def _penalise(self, row: F32, sequence: Sequence, params: SamplingParams) -> None:
         counts = self._counts.get(sequence.sequence_id)
@@ -99,44 +115,29 @@ class Sampler:
             row[ids] -= np.float32(params.presence_penalty)
 
 
-def _add_bias(row: F32, params: SamplingParams) -> None:
-    ids = list(params.logit_bias)
-    biases = np.clip(list(params.logit_bias.values()), -_LARGEST, _LARGEST).astype(np.float32)
-    row[ids] += biases
+def _names_tokens(request: Request) -> bool:
+    params = request.sampling
+    return bool(
+        params.logit_bias
+        or params.allowed_token_ids is not None
+        or request.bad_word_ids
+        or params.min_tokens
+    )
 
 
-def _mask(row: F32, sequence: Sequence) -> None:
+def _mask(row: F32, sequence: Sequence, tables: TokenTables) -> None:
     """What may not come next becomes -inf."""
-    banned = [i for i in _banned(sequence) if i < len(row)]
-    allowed = sequence.request.sampling.allowed_token_ids
-    if allowed is None:
-        if banned:
-            row[banned] = -np.inf
+    banned = tables.banned(sequence, len(row))
+    ids = tables.allowed
+    if ids is None:
+        row[banned] = -np.inf
         return
-    ids = list(allowed)
     before = row[ids]
     row.fill(-np.inf)
     row[ids] = before
     row[banned] = -np.inf
     if np.all(row[ids] == -np.inf):
         row[ids] = before  # bans that leave nothing are lifted: some token there must be
-
-
-def _banned(sequence: Sequence) -> list[int]:
-    """Tokens that would complete a bad word, and stop ids before min_tokens."""
-    request = sequence.request
-    banned = [word[-1] for word in request.bad_word_ids if _leads_to(sequence, word)]
-    if sequence.num_output_tokens < request.sampling.min_tokens:
-        banned += request.stop_token_ids
-    return banned
-
-
-def _leads_to(sequence: Sequence, word: tuple[int, ...]) -> bool:
-    """Whether the output ends in all of the word but its last token."""
-    num_before = len(word) - 1
-    if num_before > sequence.num_output_tokens:
-        return False
-    return num_before == 0 or tuple(sequence.token_ids[-num_before:]) == word[:-1]
 
 
 def _forced(sequence: Sequence, token: int) -> int:

@@ -48,6 +48,9 @@ class Problem(Enum):
     ENGINE_DEAD = Kind(503, "server_error", "engine_unavailable")
 
 
+_MAX_MESSAGE_CHARS = 2000  # what a client sent wrong may be megabytes: it is not sent back whole
+
+
 class ApiError(Exception):
     """An answer that is not the one asked for. `param` names the field at fault, if one is.
 
@@ -61,6 +64,8 @@ class ApiError(Exception):
         param: str | None = None,
         retry_after_s: int | None = None,
     ) -> None:
+        if len(message) > _MAX_MESSAGE_CHARS:
+            message = message[:_MAX_MESSAGE_CHARS] + " …"
         super().__init__(message)
         self.problem = problem
         self.message = message

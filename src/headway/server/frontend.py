@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -33,6 +33,7 @@ from headway.text.tokenizer import Tokenizer
 
 # So many characters or tokens take milliseconds: they must not hold up everybody's streams.
 _LONG_TEXT = 20_000
+_BATCH = 16  # texts
 Body = TypeVar("Body", bound=msgspec.Struct)
 Result = TypeVar("Result")
 
@@ -96,21 +97,45 @@ class Frontend:
         return b"".join(pieces)
 
     async def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Raises ApiError."""
-        return (await self.encode_all([text], add_special_tokens=add_special_tokens))[0]
+        """The ids of one text. Raises ApiError, as `encode_all`."""
+        [token_ids] = await self.encode_all([text], add_special_tokens=add_special_tokens)
+        return token_ids
 
     async def encode_all(
         self, texts: Sequence[str], *, add_special_tokens: bool
     ) -> list[list[int]]:
-        """Raises ApiError. In one thread: the library's own take the engine's processors."""
-
-        def encode() -> list[list[int]]:
-            return [self.tokenizer.encode(text, add_special_tokens) for text in texts]
-
+        """The ids of each text. Raises ApiError; what cannot fit is refused before it is read."""
+        num_chars = sum(map(len, texts))
         try:
-            return await run_aside(encode, sum(map(len, texts)))
+            if num_chars < _LONG_TEXT:
+                return [self.tokenizer.encode(text, add_special_tokens) for text in texts]
+            self._check_length(max(map(len, texts)))
+            return await asyncio.to_thread(self._encode_long, texts, add_special_tokens)
         except ValueError as error:
             raise ApiError(Problem.INVALID_VALUE, str(error), "prompt") from None
+
+    def _encode_long(self, texts: Sequence[str], add_special_tokens: bool) -> list[list[int]]:
+        """As batches, even of one: they let others run meanwhile, which `encode` does not."""
+        found: list[list[int]] = []
+        for begin in range(0, len(texts), _BATCH):
+            batch = texts[begin : begin + _BATCH]
+            found += self.tokenizer.encode_batch(batch, add_special_tokens)
+        return found
+
+    def _check_length(self, num_chars: int) -> None:
+        num_tokens, most = self.client.facts.max_model_len, self.tokenizer.longest_token
+        if num_chars > num_tokens * most:
+            raise ApiError(
+                Problem.CONTEXT_LENGTH,
+                f"a text of {num_chars} characters is more than the context of {num_tokens} tokens "
+                f"can hold: a token has {most} characters at most",
+                "prompt",
+            )
+
+    async def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of the ids, special tokens included. Raises ValueError."""
+        decode = partial(self.tokenizer.decode, token_ids, skip_special_tokens=False)
+        return await run_aside(decode, len(token_ids))
 
     def check_room(self, num_sequences: int) -> None:
         """Refuse before any work is done what `open_call` would refuse after it."""

@@ -240,6 +240,11 @@ class Door:
             )
         for name in ("logit_bias", "stop_token_ids", "allowed_token_ids"):
             self._check_vocabulary(name, getattr(sampling, name) or ())
+        for name in ("stop_token_ids", "allowed_token_ids"):
+            given, size = len(getattr(sampling, name) or ()), self._facts.vocab_size
+            if given > size:
+                message = f"{name} has {given} entries and there are {size} tokens: name each once"
+                raise invalid_value(message, name)
 
     def _check_vocabulary(self, name: str, token_ids: Iterable[int]) -> None:
         size = self._facts.vocab_size

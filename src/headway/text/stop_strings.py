@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 
 def first_stop(text: str, stops: Sequence[str], *, min_end: int = 0) -> tuple[int, str] | None:
@@ -45,7 +46,7 @@ class StopStrings:
         if not all(isinstance(stop, str) and stop for stop in stops):
             raise ValueError(f"stop strings must be non-empty strings, got {list(stops)!r}")
         self._include = include
-        self._root = _build(stops)
+        self._root = _build(tuple(stops))
         self._node = self._root
         self._held = ""
         self._found: str | None = None
@@ -85,7 +86,8 @@ class StopStrings:
         return (seen if self._include else seen[: len(seen) - len(stop)]), stop
 
 
-def _build(stops: Sequence[str]) -> _Node:
+@lru_cache(maxsize=8)  # the choices of a request share it: it is not written to once it is built
+def _build(stops: tuple[str, ...]) -> _Node:
     root = _Node(depth=0)
     for stop in stops:
         node = root

@@ -67,6 +67,11 @@ class Tokenizer:
         """One more than the largest id, so that every id is a row of a table of this length."""
         return max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
+    @cached_property
+    def longest_token(self) -> int:
+        """Characters of the longest token as the vocabulary writes it."""
+        return max(map(len, self._backend.get_vocab(with_added_tokens=True)), default=1)
+
     @property
     def strip_left(self) -> tuple[str, int]:
         """The character, and how many of it at most, that a text loses at its start."""

@@ -70,18 +70,24 @@ async def _requests(
     add_special = True if body.add_special_tokens is None else body.add_special_tokens
     prompts = _prompts(body.prompt)
     frontend.check_room(frontend.door.check_num_choices(len(prompts), body))
-    if isinstance(prompts[0], str):
-        token_ids = await frontend.encode_all(prompts, add_special_tokens=add_special)
-    else:
-        token_ids = prompts
-    door = frontend.door
-    return [
-        door.completion_request(f"{answer_id}-{index}", prompt, body, arrival)
-        for index, prompt in enumerate(token_ids)
-    ]
+    requests = []
+    for index, prompt in enumerate(await _token_ids(frontend, prompts, add_special)):
+        request_id = f"{answer_id}-{index}"
+        requests.append(frontend.door.completion_request(request_id, prompt, body, arrival))
+    return requests
 
 
-def _prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str] | list[list[int]]:
+async def _token_ids(
+    frontend: Frontend, prompts: Sequence[str | list[int]], add_special_tokens: bool
+) -> list[list[int]]:
+    """The prompts are all texts or all ids."""
+    texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+    if not texts:
+        return [prompt for prompt in prompts if not isinstance(prompt, str)]
+    return await frontend.encode_all(texts, add_special_tokens=add_special_tokens)
+
+
+def _prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str | list[int]]:
     """One prompt (a string or token ids) or several of one kind."""
     if isinstance(prompt, str):
         return [prompt]

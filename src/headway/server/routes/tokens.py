@@ -49,9 +49,8 @@ async def detokenize(http: HttpRequest) -> Response:
     frontend = frontend_of(http)
     parsed = await frontend.read(http, DetokenizeBody)
     frontend.door.check_model(parsed.body.model)
-    tokens, decode = parsed.body.tokens, frontend.tokenizer.decode
     try:
-        text = await run_aside(lambda: decode(tokens, skip_special_tokens=False), len(tokens))
+        text = await frontend.decode(parsed.body.tokens)
     except ValueError as error:
         raise invalid_value(str(error), "tokens") from None
     return JsonAnswer(Text(text), ignored_header(parsed.ignored))
