@@ -137,6 +137,13 @@ def test_fields_are_those_of_the_configurations() -> None:
         (["--max-num-seq", "4"], "there is no flag --max-num-seq: did you mean --max-num-seqs?"),
         (["a", "b"], "there is a model already, so what is 'b'?"),
         (["--api-key", ""], "--api-key must not be empty"),
+        (["--record", ""], "--record must not be empty: give a value or leave it out"),
+        (["--served-model-name="], "--served-model-name must not be empty"),
+        (["--max-num-seqs", "9" * 30], "--max-num-seqs must be a whole number of at most 63 bits"),
+        (
+            ["--default-chat-template-kwargs", '{"messages": []}'],
+            "--default-chat-template-kwargs may not set messages: the server does",
+        ),
         (["--enable-prefix-caching=maybe"], "takes no value but true or false"),
     ],
 )

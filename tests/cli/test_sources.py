@@ -58,6 +58,9 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
         ("prot: 1", "there is no flag --prot: did you mean --port?"),
         ("port: many", "--port must be a whole number, got 'many'"),
         ("trust-remote-code: true", "--trust-remote-code is refused"),
+        ("port:", ".yaml: --port has no value"),
+        ("api-key: &a [*a]", "a value stands within itself"),
+        ("override-generation-config: &a {b: *a}", "a value stands within itself"),
         ("!!python/object/apply:os.system ['true']", "is not YAML"),
     ],
 )
@@ -66,6 +69,12 @@ def test_a_bad_file_is_one_sentence(tmp_path: Path, text: str, sentence: str) ->
         read_flags(["--config", write(tmp_path, text)], {})
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_date_in_an_object_is_its_text(tmp_path: Path) -> None:
+    path = write(tmp_path, "default-chat-template-kwargs: {today: 2020-01-31}")
+    _, server = read_flags(["--config", path], {}).configs()
+    assert server.default_chat_template_kwargs == {"today": "2020-01-31"}
 
 
 def test_an_empty_file_and_none(tmp_path: Path) -> None:

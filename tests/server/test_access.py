@@ -10,8 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from headway.server.log_format import JsonFormatter, relay
+from headway.server.middleware import add_middleware, build_layers
 from tests.server.bench import LiveServer, live_server
 from tests.server.test_disconnects import send
 
@@ -102,6 +104,32 @@ def test_the_operators_own_layers(tmp_path: Path) -> None:
     with live_server(tmp_path, middleware=paths) as live:
         headers = get(live, "/version").headers
         assert (headers["x-class"], headers["x-function"]) == ("1", "1")
+
+
+class LayerOfFive:
+    def __init__(self, app, one, two, three, four):
+        raise AssertionError("it cannot be made")
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("nonsense", "cannot be imported"),
+        ("..relative", "cannot be imported: TypeError"),
+        (f"{__name__}.KEYS", "neither a class nor a coroutine function"),
+        (f"{__name__}.LayerOfFive", "cannot be put round the server: TypeError"),
+    ],
+)
+def test_a_layer_that_cannot_be_is_said_at_the_start(path: str, sentence: str) -> None:
+    """Not at the first request, and at every one after it."""
+
+    def set_up() -> None:
+        app = FastAPI()
+        add_middleware(app, path)
+        build_layers(app)
+
+    with pytest.raises(ValueError, match=sentence):
+        set_up()
 
 
 def test_one_line_per_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

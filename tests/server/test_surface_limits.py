@@ -68,12 +68,17 @@ def test_out_of_time_later_gives_what_there_is(
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_full_queue(tmp_path: Path, status: int) -> None:
+def test_more_than_the_server_ever_takes_is_not_to_be_tried_again(
+    tmp_path: Path, status: int
+) -> None:
     with live_server(tmp_path, max_num_queued_reqs=2, queue_full_status=status) as live:
         found, error, headers = refused(live, "completions", ["a", "b"], n=2, max_tokens=1)
-        assert (found, error["code"]) == (status, "queue_full")
-        assert 1 <= int(headers["retry-after"]) <= 60
+        assert (found, error["code"]) == (400, "request_never_fits")
+        assert "asks for 4 sequences" in error["message"]
+        assert "retry-after" not in headers
         assert not live.commands("SubmitMessage")
+        refusals = httpx.get(live.url + "/metrics").text
+        assert 'rejections_total{engine="0",model_name="echo",reason="never_fits"} 1.0' in refusals
         ask(live, "completions", ["a", "b"], max_tokens=1)
 
 

@@ -188,6 +188,8 @@ def _split(word: str) -> tuple[str, str | None]:
 def _parsed(flag: Flag, name: str, value: str) -> Any:
     if flag.allowed and value not in flag.allowed:
         raise FlagError(f"{name} must be {_either(flag.allowed)}, got {value!r}")
+    if flag.parse is str and not value and flag.field != "root_path":
+        raise FlagError(f"{name} must not be empty: give a value or leave it out")
     assert flag.parse is not None
     try:
         return flag.parse(value)

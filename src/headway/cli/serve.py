@@ -82,7 +82,7 @@ def serve(
             )
             run = _run(engine, server, client, listener, open_text or open_model_text)
             return asyncio.run(run)
-    except ListenError as error:
+    except (ListenError, EngineStartError) as error:
         return _fail(str(error))
 
 

@@ -42,13 +42,12 @@ def _without_config(argv: Sequence[str]) -> tuple[list[str], str | None]:
 def _from_file(path: str) -> ParsedFlags:
     """Keys are flags without their dashes, as vLLM has it; `model` is the model."""
     entries = _load_yaml(path)
-    words: list[str] = []
-    for key, value in entries.items():
-        words += _words(str(key), value)
     try:
-        return parse_flags(words)
+        return parse_flags([word for key, value in entries.items() for word in _words(key, value)])
     except FlagError as error:
         raise FlagError(f"--config {path}: {error}") from None
+    except (RecursionError, ValueError):
+        raise FlagError(f"--config {path}: a value stands within itself") from None
 
 
 def _load_yaml(path: str) -> dict[Any, Any]:
@@ -68,8 +67,8 @@ def _load_yaml(path: str) -> dict[Any, Any]:
     return entries
 
 
-def _words(key: str, value: Any) -> list[str]:
-    name = "--" + key.replace("_", "-")
+def _words(key: Any, value: Any) -> list[str]:
+    name = "--" + str(key).replace("_", "-")
     if value is None:
         raise FlagError(f"{name} has no value: give one or leave the line out")
     if isinstance(value, bool):
@@ -77,7 +76,7 @@ def _words(key: str, value: Any) -> list[str]:
     if isinstance(value, list):
         return [word for one in value for word in _words(key, one)]
     if isinstance(value, dict):
-        return [f"{name}={json.dumps(value)}"]
+        return [f"{name}={json.dumps(value, default=str)}"]  # YAML has dates, JSON has none
     return [f"{name}={value}"]
 
 

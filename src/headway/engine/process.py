@@ -155,6 +155,8 @@ def run(config: EngineConfig, to_engine: str, from_engine: str, parent_pid: int)
         return 0
     except (ValueError, OSError) as error:
         sender.send(encode(FailedMessage(str(error))))
+    except MemoryError as error:
+        sender.send(encode(FailedMessage(f"there is not enough memory: {error}")))
     except Exception as error:
         traceback.print_exc()
         sender.send(encode(FailedMessage(f"engine stopped: {type(error).__name__}: {error}")))

@@ -34,9 +34,12 @@ def parse_bytes(text: str) -> int:
 
 def parse_int(text: str) -> int:
     try:
-        return int(text)
+        value = int(text)
     except ValueError:
-        raise ValueError(f"must be a whole number, got {text!r}") from None
+        raise ValueError(f"must be a whole number, got {text[:50]!r}") from None
+    if abs(value) >= 1 << 63:
+        raise ValueError(f"must be a whole number of at most 63 bits, got {text[:50]}")
+    return value
 
 
 def parse_count(text: str) -> int:

@@ -17,7 +17,7 @@ from headway.server.doors import Doors, Traffic, Visits
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
 from headway.server.frontend import Frontend
-from headway.server.middleware import add_middleware
+from headway.server.middleware import add_middleware, build_layers
 from headway.server.openapi import describe
 from headway.server.request_ids import RequestIdHeaders
 from headway.server.request_log import RequestLog
@@ -43,7 +43,10 @@ def create_app(
     template: ChatTemplate | None,
     settings: AppSettings,
 ) -> FastAPI:
-    """`client` must be ready: the metrics and the checks at the door read its facts."""
+    """`client` must be ready: the metrics and the checks at the door read its facts.
+
+    Raises ValueError, with a sentence, for settings that cannot be.
+    """
     folded = _metrics(client, settings)
     client.add_fold(folded)
     client.add_watcher(folded)
@@ -65,6 +68,7 @@ def create_app(
     _add_error_shapes(app)
     describe(app)
     _add_layers(app, client, folded, settings)
+    build_layers(app)
     return app
 
 

@@ -26,6 +26,12 @@ class QueueFullError(Exception):
         self.cause = cause  # queue_reqs or queue_tokens
 
 
+class NeverFitsError(Exception):
+    """More at once than the server ever takes: no use in trying again."""
+
+    cause = "never_fits"
+
+
 @dataclass(slots=True)
 class _Second:
     began_ns: int
@@ -133,7 +139,9 @@ class Brakes:
         return told + self._ledger.num_unqueued_tokens
 
     def check(self, num_sequences: int) -> None:
-        """Raises QueueFullError when that many more sequences are too many, all or none."""
+        """Raises QueueFullError when that many more sequences are too many, all or none, and
+        NeverFitsError when they always will be.
+        """
         self._check_sequences(num_sequences)
         self._check_tokens()
 
@@ -147,9 +155,11 @@ class Brakes:
         if limit is None or now + num_sequences <= limit:
             return
         if num_sequences > limit:
-            why = f"this asks for {num_sequences} sequences and the server takes {limit} at once"
-        else:
-            why = f"{now} of {limit} sequences are in flight and this asks for {num_sequences} more"
+            raise NeverFitsError(
+                f"this asks for {num_sequences} sequences (prompts times n) and the server takes "
+                f"{limit} at once: send fewer prompts or a smaller n"
+            )
+        why = f"{now} of {limit} sequences are in flight and this asks for {num_sequences} more"
         seconds, basis = self._wait(now + num_sequences - limit, self.rate.num_ended())
         raise QueueFullError(
             f"the server is full: {why}; try again in {seconds} s ({basis('sequences')})", seconds

@@ -12,6 +12,17 @@ LOG_FORMATS = ("text", "json")
 CONTENT_FORMATS = ("auto", "string", "openai")
 FINGERPRINT_MODES = ("full", "hash", "custom", "none")
 QUEUE_FULL_STATUSES = (429, 503)
+# What the server gives a chat template itself.
+TEMPLATE_VARIABLES = frozenset(
+    {
+        "messages",
+        "add_generation_prompt",
+        "continue_final_message",
+        "tools",
+        "documents",
+        "chat_template",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +157,8 @@ def _check_together(config: ServerConfig) -> None:
         raise ValueError("ssl_cert_reqs needs --ssl-ca-certs: who may sign clients' certificates")
     if (config.fingerprint_mode == "custom") != (config.fingerprint_value is not None):
         raise ValueError("fingerprint_mode custom and --fingerprint-value go together")
+    for name in TEMPLATE_VARIABLES.intersection(config.default_chat_template_kwargs):
+        raise ValueError(f"default_chat_template_kwargs may not set {name}: the server does")
     if config.allow_credentials and "*" in config.allowed_origins:
         raise ValueError("allow_credentials needs --allowed-origins to name its origins, not *")
 

@@ -11,7 +11,7 @@ import msgspec
 from headway.core.events import Event
 from headway.core.request import FinishReason, Request
 from headway.server.audience import Audience, Fold, StepFold
-from headway.server.brakes import Brakes, QueueFullError
+from headway.server.brakes import Brakes, NeverFitsError, QueueFullError
 from headway.server.engine_link import EngineStartError, StartEngine
 from headway.server.ledger import IdInUseError, Ledger
 from headway.server.liveness import Health, Liveness
@@ -99,10 +99,10 @@ class EngineClient:
         return self.facts
 
     def check_room(self, num_sequences: int) -> None:
-        """Raises QueueFullError where `submit` of so many sequences would, before any work."""
+        """Raises what `submit` of so many sequences would, before any work."""
         try:
             self.brakes.check(num_sequences)
-        except QueueFullError as error:
+        except (QueueFullError, NeverFitsError) as error:
             self.refused(error.cause)
             raise
 
@@ -114,7 +114,7 @@ class EngineClient:
         """Hand the requests to the engine, all or none.
 
         Raises EngineDeadError when there is no engine, IdInUseError for an id that is under way,
-        QueueFullError when the brakes say so.
+        QueueFullError or NeverFitsError when the brakes say so.
         """
         if self._death is not None or self._closing is not None:
             self.refused("engine_dead")

@@ -38,26 +38,34 @@ class EngineLink:
     """`start_engine(to_engine, from_engine)` starts the process, which connects to both addresses.
 
     It is called at once: the engine loads its weights while the caller does other work. Then
-    `wait_ready`, then `follow`, and `close` in any case.
+    `wait_ready`, then `follow`, and `close` in any case. Raises EngineStartError, and leaves
+    nothing behind, where there is no room for it: no file, no socket, no process more.
     """
 
     def __init__(self, start_engine: StartEngine) -> None:
+        self._is_ready = False
+        with contextlib.ExitStack() as undo:
+            try:
+                self._open(undo)
+                self.process = start_engine(*self._addresses)
+            except (OSError, zmq.ZMQError) as error:
+                raise EngineStartError(f"the engine cannot be started: {error}") from error
+            undo.pop_all()
+
+    def _open(self, undo: contextlib.ExitStack) -> None:
         self.directory = tempfile.mkdtemp(prefix="headway-")  # mkdtemp makes it 0700
-        to_engine = f"ipc://{self.directory}/to-engine"
-        from_engine = f"ipc://{self.directory}/from-engine"
+        undo.callback(shutil.rmtree, self.directory, ignore_errors=True)
+        self._addresses = (
+            f"ipc://{self.directory}/to-engine",
+            f"ipc://{self.directory}/from-engine",
+        )
         self._sockets = zmq.asyncio.Context()
+        undo.callback(self._sockets.destroy, linger=0)
         self._sender = self._sockets.socket(zmq.PUSH, socket_class=zmq.Socket)  # type: ignore[arg-type]
         self._receiver = self._sockets.socket(zmq.PULL)
-        try:
-            for socket in (self._sender, self._receiver):
-                socket.set_hwm(0)
-            self._sender.bind(to_engine)
-            self._receiver.bind(from_engine)
-            self.process = start_engine(to_engine, from_engine)
-        except BaseException:
-            self.remove()
-            raise
-        self._is_ready = False
+        for socket, address in zip((self._sender, self._receiver), self._addresses, strict=True):
+            socket.set_hwm(0)
+            socket.bind(address)
 
     async def wait_ready(self) -> EngineFacts:
         """Wait until the engine has loaded its model. Raises EngineStartError."""

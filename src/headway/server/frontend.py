@@ -18,7 +18,7 @@ from starlette.requests import Request as HttpRequest
 from headway.core.request import Request
 from headway.insight.metrics import Metrics
 from headway.insight.timeline import Timelines, metrics_body
-from headway.server.brakes import QueueFullError
+from headway.server.brakes import NeverFitsError, QueueFullError
 from headway.server.config import AppSettings
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
@@ -141,6 +141,8 @@ class Frontend:
         """Refuse before any work is done what `open_call` would refuse after it."""
         try:
             self.client.check_room(num_sequences)
+        except NeverFitsError as error:
+            raise ApiError(Problem.NEVER_FITS, str(error)) from None
         except QueueFullError as error:
             raise self._queue_full(error) from None
 

@@ -28,5 +28,17 @@ def _load(path: str) -> Any:
     module, _, name = path.rpartition(".")
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"middleware {path!r} cannot be imported: {error}") from None
+    except Exception as error:  # a module may do anything when it is imported
+        what = f"{type(error).__name__}: {error}"
+        raise ValueError(f"middleware {path!r} cannot be imported: {what}") from error
+
+
+def build_layers(app: FastAPI) -> None:
+    """Put the layers round the routes now, not at the first request. Raises ValueError."""
+    try:
+        app.middleware_stack = app.build_middleware_stack()
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise ValueError(
+            f"the --middleware layers cannot be put round the server: {what}"
+        ) from error

@@ -7,21 +7,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
-from headway.server.config import AppSettings
+from headway.server.config import TEMPLATE_VARIABLES, AppSettings
 from headway.server.errors import ApiError, Problem, invalid_value
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
 
-_TAKEN = frozenset(
-    {
-        "messages",
-        "add_generation_prompt",
-        "continue_final_message",
-        "tools",
-        "documents",
-        "chat_template",
-    }
-)
 # vLLM's names for the two forms → the template's own.
 _CONTENT_FORMATS = {"string": "string", "openai": "parts"}
 
@@ -151,7 +141,7 @@ def _check_variables(body: Conversation) -> None:
             "continue_final_message",
         )
     for name in body.chat_template_kwargs or {}:
-        if name in _TAKEN:
+        if name in TEMPLATE_VARIABLES:
             raise invalid_value(
                 f"chat_template_kwargs may not set {name}", f"chat_template_kwargs.{name}"
             )

@@ -106,27 +106,27 @@ class Supervisor:
         self._next_start_s = time.monotonic() + delay_s
         _log.error("The engine died: %s; %s", reason, self.outlook())
         self._owner.on_death(reason)
-        self.link.kill()
-        await self.link.close()
-        if self.has_given_up:
-            return False
-        await asyncio.sleep(self._next_start_s - time.monotonic())
-        return await self._start()
+        try:
+            self.link.kill()
+            await self.link.close()
+            if self.has_given_up:
+                return False
+            await asyncio.sleep(self._next_start_s - time.monotonic())
+            await self._start()
+            return True
+        except EngineStartError as error:
+            self._last_failure = str(error)
+        except Exception as error:  # whatever it is, the next try is what keeps the server alive
+            _log.exception("The engine cannot be started")
+            self._last_failure = repr(error)
+        return False
 
-    async def _start(self) -> bool:
+    async def _start(self) -> None:
         self._next_start_s = None
         self._began_s = time.monotonic()
-        try:
-            self.link = EngineLink(self._start_engine)
-            facts = await self.link.wait_ready()
-        except Exception as error:  # whatever it was, without this task nobody would try again
-            if not isinstance(error, EngineStartError | OSError):
-                _log.exception("cannot start the engine")
-            self._last_failure = str(error)
-            return False
-        self._started(facts)
+        self.link = EngineLink(self._start_engine)
+        self._started(await self.link.wait_ready())
         _log.info("The engine runs again, %.1f s after it was started", self._start_took_s)
-        return True
 
     def _started(self, facts: EngineFacts) -> None:
         self._start_took_s = time.monotonic() - self._began_s
