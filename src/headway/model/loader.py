@@ -36,6 +36,7 @@ from headway.ops.interface import F32, Ops, PackedLinear, Raw
 # Matrices read (and dequantised) while another is packed: more would only cost memory.
 _AHEAD = 2
 _LOAD_FORMATS = ("auto", "dummy")
+QUANTIZATIONS = (None, "int8")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -51,21 +52,30 @@ class LoadedModel:
 
 
 def load_model(
-    source: ModelSource, ops: Ops, dtype: str, *, load_format: str = "auto"
+    source: ModelSource,
+    ops: Ops,
+    dtype: str,
+    *,
+    load_format: str = "auto",
+    quantization: str | None = None,
 ) -> LoadedModel:
     """Weights in memory as `dtype` ("float32" or "bfloat16"), packed for `ops`.
 
+    `quantization="int8"` packs the matrices of the layers and the output as int8 with a scale per
+    output channel; the embedding and the vectors stay `dtype`.
     `load_format="dummy"` makes random weights of the model's shapes. Raises ModelError.
     """
     if dtype not in KV_BYTES:
         raise ModelError(f"dtype must be {' or '.join(KV_BYTES)}, got {dtype!r}")
     if load_format not in _LOAD_FORMATS:
         raise ModelError(f"load_format must be {' or '.join(_LOAD_FORMATS)}, got {load_format!r}")
+    if quantization not in QUANTIZATIONS:
+        raise ModelError(f"quantization must be int8 or left out, got {quantization!r}")
     started = time.monotonic()
     opened = _open_dummy(source) if load_format == "dummy" else _open(source)
     check_shapes(opened.store.shapes, opened.config, opened.names, opened.store.origin)
     checked = time.monotonic()
-    weights = _Packing(opened, ops, dtype).pack()
+    weights = _Packing(opened, ops, dtype, quantization or dtype).pack()
     packed = time.monotonic()
     phases_ms = {
         "open and check": 1e3 * (checked - started),
@@ -106,16 +116,17 @@ class _Matrix(NamedTuple):
 class _Packing:
     """Reads matrices in other threads, packs them in this one, in the order of the layers."""
 
-    def __init__(self, opened: _Opened, ops: Ops, dtype: str) -> None:
+    def __init__(self, opened: _Opened, ops: Ops, dtype: str, packed_as: str) -> None:
         self._config, self._store, self._names, self._rope_divisors = opened
         self._ops = ops
         self._dtype = dtype
+        self._packed_as = packed_as
 
     def pack(self) -> DecoderWeights:
         config, names = self._config, self._names
         with ThreadPoolExecutor(_AHEAD, thread_name_prefix="headway-load") as pool:
             matrices = _read_ahead(pool, self._read_matrix, self._matrices())
-            linears = (self._ops.pack_linear(*matrix, self._dtype) for matrix in matrices)
+            linears = (self._ops.pack_linear(*matrix, self._packed_as) for matrix in matrices)
             layers = tuple(self._layer(index, linears) for index in range(config.num_layers))
             lm_head = next(linears)
         return DecoderWeights(

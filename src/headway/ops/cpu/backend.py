@@ -54,6 +54,9 @@ class CpuOps:
         return pack_linear(self._native, weight, bias, dtype)
 
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
+        if weight.layout == _native.LAYOUT_INT8:
+            self._linear_int8(x, weight, out, accumulate)
+            return
         self._native.linear(
             x,
             weight.data,
@@ -63,6 +66,13 @@ class CpuOps:
             weight.layout,
             out,
             accumulate,
+        )
+
+    def _linear_int8(self, x: F32, weight: PackedLinear, out: F32, accumulate: bool) -> None:
+        if weight.scales is None:
+            raise ValueError("weight.scales must be given with int8 weights, got None")
+        self._native.linear_int8(
+            x, weight.data, weight.scales, weight.bias, weight.in_features, out, accumulate
         )
 
     def embed(self, table: Raw, token_ids: I32, out: F32) -> None:

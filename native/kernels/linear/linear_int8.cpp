@@ -1,0 +1,100 @@
+// Register blocks of R rows by V vectors of 16 columns for int8, on any instruction set without tiles.
+//
+// Few rows: memory is the wall, so several panels run side by side to keep enough loads in flight.
+// Many rows: as many accumulators as there are registers.
+#include "kernels/linear/linear_int8.h"
+
+#include "kernels/kernel_table.h"
+#include "kernels/linear/epilogue_int8.h"
+#include "kernels/simd/int8_words.h"
+
+#if !defined(HEADWAY_TILES)
+
+namespace headway::HEADWAY_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr size_t kMaxRows = 12, kWideVectors = 8, kVectors = 2;
+#else
+constexpr size_t kMaxRows = 4, kWideVectors = 2, kVectors = 1;
+#endif
+constexpr size_t kVectorsPerPanel = kPanelColumns / kLanes;
+
+const uint32_t* vector_start(const Int8LinearArgs& args, size_t vector) {
+  const size_t panel = vector / kVectorsPerPanel, part = vector % kVectorsPerPanel;
+  return args.weight + panel * int8_panel_words(args.steps) + part * kLanes;
+}
+
+template <size_t R, size_t V>
+void block(const Int8LinearArgs& args, size_t row, size_t vector) {
+  const uint32_t *x[R], *w[V];
+  u32x16 sums[R][V];
+  HEADWAY_UNROLL
+  for (size_t r = 0; r < R; ++r) x[r] = args.x + (row + r) * args.steps;
+  HEADWAY_UNROLL
+  for (size_t v = 0; v < V; ++v) w[v] = vector_start(args, vector + v);
+  HEADWAY_UNROLL
+  for (size_t r = 0; r < R; ++r) {
+    HEADWAY_UNROLL
+    for (size_t v = 0; v < V; ++v) sums[r][v] = load_u32(w[v]);
+  }
+  for (size_t step = 0; step < args.steps; ++step) {
+    Int8Weights weights[V];
+    HEADWAY_UNROLL
+    for (size_t v = 0; v < V; ++v) weights[v] = widen_int8(load_u32(w[v] + (1 + step) * kPanelColumns));
+    HEADWAY_UNROLL
+    for (size_t r = 0; r < R; ++r) {
+      HEADWAY_UNROLL
+      for (size_t v = 0; v < V; ++v) sums[r][v] = multiply_add_int8(sums[r][v], x[r][step], weights[v]);
+    }
+  }
+  HEADWAY_UNROLL
+  for (size_t r = 0; r < R; ++r) {
+    HEADWAY_UNROLL
+    for (size_t v = 0; v < V; ++v) finish_int8(args, row + r, (vector + v) * kLanes, sums[r][v]);
+  }
+}
+
+template <size_t R, size_t V>
+void block_of(const Int8LinearArgs& args, size_t rows, size_t row, size_t vector) {
+  if (rows == R) return block<R, V>(args, row, vector);
+  if constexpr (R > 1) block_of<R - 1, V>(args, rows, row, vector);
+}
+
+// One or two rows: wide blocks first, then whatever vectors are left.
+template <size_t R>
+void few_rows(const Int8LinearArgs& args, size_t row, Range vectors) {
+  constexpr size_t kWide = kWideVectors / R;
+  size_t vector = vectors.begin;
+  for (; vector + kWide <= vectors.end; vector += kWide) block<R, kWide>(args, row, vector);
+  for (; vector < vectors.end; vector += kVectors) block<R, kVectors>(args, row, vector);
+}
+
+// Rows in blocks of nearly equal size; a panel's vectors stay in the cache over all of them.
+void many_rows(const Int8LinearArgs& args, Range rows, Range vectors) {
+  const size_t count = rows.end - rows.begin;
+  const size_t blocks = (count + kMaxRows - 1) / kMaxRows;
+  for (size_t vector = vectors.begin; vector < vectors.end; vector += kVectors) {
+    for (size_t i = 0; i < blocks; ++i) {
+      const size_t begin = rows.begin + count * i / blocks;
+      const size_t end = rows.begin + count * (i + 1) / blocks;
+      block_of<kMaxRows, kVectors>(args, end - begin, begin, vector);
+    }
+  }
+}
+
+}  // namespace
+
+void linear_int8(const Int8LinearArgs& args, Range rows, Range panels) {
+  const Range vectors{panels.begin * kVectorsPerPanel, panels.end * kVectorsPerPanel};
+  switch (rows.end - rows.begin) {
+    case 0: return;
+    case 1: return few_rows<1>(args, rows.begin, vectors);
+    case 2: return few_rows<2>(args, rows.begin, vectors);
+    default: return many_rows(args, rows, vectors);
+  }
+}
+
+}  // namespace headway::HEADWAY_ISA
+
+#endif

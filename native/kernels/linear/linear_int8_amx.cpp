@@ -1,0 +1,75 @@
+// int8 on AMX tiles: up to 32 rows by the 32 columns of a panel, 16 words of four along K at a time.
+//
+// The tiles start from zero; what a sum starts from elsewhere is added at the end, which is the same,
+// whole numbers being exact. The hardware build has been compiled but not run; what has been tested
+// is the same source on emulated tiles.
+#include "kernels/kernel_table.h"
+#include "kernels/linear/epilogue_int8.h"
+#include "kernels/simd/amx_tile.h"
+
+namespace headway::HEADWAY_ISA {
+namespace {
+
+// Tiles 0-3 sum; 4 and 5 hold rows 0-15 and 16-31 of x; 6 and 7 columns 0-15 and 16-31 of the panel.
+constexpr size_t kRowsPerBlock = 2 * kTileRows;
+constexpr size_t kPanelBytes = kPanelColumns * sizeof(uint32_t);
+
+template <bool kHasLower>
+void multiply(const uint32_t* x, const uint32_t* panel, size_t steps, uint32_t sums[][kPanelColumns]) {
+  const size_t x_stride = steps * sizeof(uint32_t);
+  tile_zero<0>();
+  tile_zero<1>();
+  if constexpr (kHasLower) tile_zero<2>();
+  if constexpr (kHasLower) tile_zero<3>();
+  for (size_t step = 0; step < steps; step += kTileSteps) {
+    tile_load<6>(panel + step * kPanelColumns, kPanelBytes);
+    tile_load<7>(panel + step * kPanelColumns + kLanes, kPanelBytes);
+    tile_load<4>(x + step, x_stride);
+    tile_dot_int8<0, 4, 6>();
+    tile_dot_int8<1, 4, 7>();
+    if constexpr (kHasLower) {
+      tile_load<5>(x + kTileRows * steps + step, x_stride);
+      tile_dot_int8<2, 5, 6>();
+      tile_dot_int8<3, 5, 7>();
+    }
+  }
+  tile_store<0>(sums[0], kPanelBytes);
+  tile_store<1>(sums[0] + kLanes, kPanelBytes);
+  if constexpr (kHasLower) tile_store<2>(sums[kTileRows], kPanelBytes);
+  if constexpr (kHasLower) tile_store<3>(sums[kTileRows] + kLanes, kPanelBytes);
+}
+
+void row_block(const Int8LinearArgs& args, size_t row, size_t num_rows, Range panels) {
+  const size_t upper_rows = num_rows < kTileRows ? num_rows : kTileRows;
+  const size_t lower_rows = num_rows - upper_rows;
+  configure_linear_tiles(upper_rows, lower_rows);
+  alignas(64) uint32_t sums[kRowsPerBlock][kPanelColumns];
+  const uint32_t* x = args.x + row * args.steps;
+  for (size_t panel = panels.begin; panel < panels.end; ++panel) {
+    const uint32_t* starts = args.weight + panel * int8_panel_words(args.steps);
+    (lower_rows > 0 ? multiply<true> : multiply<false>)(x, starts + kPanelColumns, args.steps, sums);
+    for (size_t r = 0; r < num_rows; ++r) {
+      for (size_t half = 0; half < kPanelColumns; half += kLanes) {
+        finish_int8(args, row + r, panel * kPanelColumns + half, load_u32(sums[r] + half) + load_u32(starts + half));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void linear_int8(const Int8LinearArgs& args, Range rows, Range panels) {
+  constexpr size_t kChunkBytes = 256 * 1024;  // as in linear_amx.cpp
+  const size_t fitting = kChunkBytes / (args.steps * kPanelBytes);
+  const size_t chunk = fitting > 0 ? fitting : 1;
+  for (size_t first = panels.begin; first < panels.end; first += chunk) {
+    const Range part{first, first + chunk < panels.end ? first + chunk : panels.end};
+    for (size_t row = rows.begin; row < rows.end; row += kRowsPerBlock) {
+      const size_t left = rows.end - row;
+      row_block(args, row, left < kRowsPerBlock ? left : kRowsPerBlock, part);
+    }
+  }
+  tile_release();
+}
+
+}  // namespace headway::HEADWAY_ISA
