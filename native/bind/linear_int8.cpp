@@ -8,15 +8,13 @@ namespace headway {
 namespace {
 
 size_t packed_words(size_t out_features, size_t in_features) {
-  return panels_of(out_features) * int8_panel_words(int8_steps_of(in_features));
+  return panels_of(out_features) * int8_panel_words(int8_groups_of(in_features));
 }
 
 void pack(Backend& backend, nb::handle weight, nb::handle packed, nb::handle scales) {
   const ArrayView from("weight", weight);
   from.need_float();
   from.need_shape({kAny, kAny});
-  need(from.size(1) <= kMaxInt8Features, "an int8 weight takes at most ", kMaxInt8Features,
-       " input features, got ", from.size(1));
   const ArrayView to("packed", packed, Kind::kInt32, {extent(packed_words(from.size(0), from.size(1)))}, Access::kWrite);
   const ArrayView factors("scales", scales, Kind::kFloat32, {extent(from.size(0))}, Access::kWrite);
   const Int8PackArgs args{from.as<void>(), from.is_bf16(),      from.size(0), from.size(1),

@@ -63,7 +63,8 @@ struct KernelTable {
   void (*linear_f32)(const LinearArgs&, Range rows, Range panels);
   void (*linear_bf16)(const LinearArgs&, Range rows, Range panels);
   void (*linear_int8)(const Int8LinearArgs&, Range rows, Range panels);
-  float (*quantize_row)(const float* x, size_t count, uint8_t* to);  // to: q + 128; returns the scale
+  float (*quantize)(const float* x, size_t count, int8_t* to);  // returns the scale
+  void (*quantize_row)(const float* x, size_t count, const Int8Rows& rows, size_t row);
   void (*attention_f32)(const AttentionArgs&, const AttentionItem&);
   void (*attention_bf16)(const AttentionArgs&, const AttentionItem&);
   void (*rms_norm)(const RmsNormArgs&, Range rows);
@@ -83,7 +84,8 @@ namespace HEADWAY_ISA {
 void linear_f32(const LinearArgs&, Range rows, Range panels);
 void linear_bf16(const LinearArgs&, Range rows, Range panels);
 void linear_int8(const Int8LinearArgs&, Range rows, Range panels);
-float quantize_row(const float* x, size_t count, uint8_t* to);
+float quantize(const float* x, size_t count, int8_t* to);
+void quantize_row(const float* x, size_t count, const Int8Rows& rows, size_t row);
 void attention_f32(const AttentionArgs&, const AttentionItem&);
 void attention_bf16(const AttentionArgs&, const AttentionItem&);
 void rms_norm(const RmsNormArgs&, Range rows);

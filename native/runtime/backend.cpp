@@ -59,10 +59,10 @@ void Backend::for_blocks(size_t rows, size_t out_features, size_t steps, const F
 }
 
 void Backend::pack_int8(const Int8PackArgs& args) {
-  const size_t panel_words = int8_panel_words(int8_steps_of(args.in_features));
+  const size_t panel_words = int8_panel_words(int8_groups_of(args.in_features));
   for_ranges(panels_of(args.out_features), args.in_features * kPanelColumns, [&](Range panels) {
-    thread_local AlignedBuffer<uint8_t> buffer;
-    uint8_t* columns = buffer.at_least(kPanelColumns * args.in_features);
+    thread_local AlignedBuffer<int8_t> buffer;
+    int8_t* columns = buffer.at_least(kPanelColumns * args.in_features);
     for (size_t panel = panels.begin; panel < panels.end; ++panel) {
       const size_t first = panel * kPanelColumns, count = std::min(kPanelColumns, args.out_features - first);
       for (size_t i = 0; i < count; ++i) pack_int8_column(args, first + i, columns + i * args.in_features);
@@ -71,7 +71,7 @@ void Backend::pack_int8(const Int8PackArgs& args) {
   });
 }
 
-void Backend::pack_int8_column(const Int8PackArgs& args, size_t column, uint8_t* bytes) {
+void Backend::pack_int8_column(const Int8PackArgs& args, size_t column, int8_t* bytes) {
   const size_t offset = column * args.in_features;
   const float* values = static_cast<const float*>(args.weight) + offset;
   if (args.from_bf16) {
@@ -80,26 +80,32 @@ void Backend::pack_int8_column(const Int8PackArgs& args, size_t column, uint8_t*
     kernels_.widen(static_cast<const uint16_t*>(args.weight) + offset, args.in_features, wide);
     values = wide;
   }
-  args.scales[column] = kernels_.quantize_row(values, args.in_features, bytes);
+  args.scales[column] = kernels_.quantize(values, args.in_features, bytes);
 }
 
 void Backend::linear_int8(const Int8LinearCall& call) {
   if (call.rows == 0) return;
-  thread_local AlignedBuffer<uint8_t> bytes;
+  const Int8Rows x = as_int8_rows(call.x, call.rows, call.in_features);
+  const size_t groups = int8_groups_of(call.in_features);
+  const Int8LinearArgs args{reinterpret_cast<const uint32_t*>(x.bytes), x.scales, x.starts, call.weight, call.scales,
+                            call.bias, call.out, call.rows, groups, call.out_features, call.accumulate};
+  for_blocks(call.rows, call.out_features, groups * kTileSteps,
+             [&](Range rows, Range panels) { kernels_.linear_int8(args, rows, panels); });
+}
+
+// Valid until the next call on this thread.
+Int8Rows Backend::as_int8_rows(const float* x, size_t rows, size_t in_features) {
+  thread_local AlignedBuffer<int8_t> bytes;
   thread_local AlignedBuffer<float> scales;
-  const size_t steps = int8_steps_of(call.in_features), stride = steps * kPerInt8Word;
-  uint8_t* x = bytes.at_least(call.rows * stride);
-  float* x_scales = scales.at_least(call.rows);
-  for_ranges(call.rows, 2 * call.in_features, [&](Range range) {
+  thread_local AlignedBuffer<int32_t> starts;
+  const size_t groups = rows * int8_groups_of(in_features);
+  const Int8Rows result{bytes.at_least(groups * kInt8Group), scales.at_least(groups), starts.at_least(groups)};
+  for_ranges(rows, 2 * in_features, [&](Range range) {
     for (size_t row = range.begin; row < range.end; ++row) {
-      x_scales[row] = kernels_.quantize_row(call.x + row * call.in_features, call.in_features, x + row * stride);
-      // What lies here is multiplied by zeros; defined, so that tools that watch memory are content.
-      std::memset(x + row * stride + call.in_features, 0, stride - call.in_features);
+      kernels_.quantize_row(x + row * in_features, in_features, result, row);
     }
   });
-  const Int8LinearArgs args{reinterpret_cast<const uint32_t*>(x), x_scales, call.weight, call.scales, call.bias,
-                            call.out, call.rows, steps, call.out_features, call.accumulate};
-  for_blocks(call.rows, call.out_features, steps, [&](Range rows, Range panels) { kernels_.linear_int8(args, rows, panels); });
+  return result;
 }
 
 // The rows rounded to bfloat16 and filled up with zeros to `steps` pairs. Valid until the next call on

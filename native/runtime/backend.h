@@ -78,7 +78,8 @@ class Backend {
   // function(Range rows, Range panels) over pieces of a product.
   template <class Function>
   void for_blocks(size_t rows, size_t out_features, size_t steps, const Function& function);
-  void pack_int8_column(const Int8PackArgs& args, size_t column, uint8_t* bytes);
+  void pack_int8_column(const Int8PackArgs& args, size_t column, int8_t* bytes);
+  Int8Rows as_int8_rows(const float* x, size_t rows, size_t in_features);
   const uint32_t* as_bf16_words(const float* x, size_t rows, size_t in_features, size_t steps);
   void sample_row(const SampleCall& call, size_t row);
 

@@ -22,26 +22,26 @@ constexpr size_t kVectorsPerPanel = kPanelColumns / kLanes;
 
 const uint32_t* vector_start(const Int8LinearArgs& args, size_t vector) {
   const size_t panel = vector / kVectorsPerPanel, part = vector % kVectorsPerPanel;
-  return args.weight + panel * int8_panel_words(args.steps) + part * kLanes;
+  return args.weight + panel * int8_panel_words(args.groups) + part * kLanes;
 }
 
+// The whole-number sums of group `group`, added to the totals.
 template <size_t R, size_t V>
-void block(const Int8LinearArgs& args, size_t row, size_t vector) {
-  const uint32_t *x[R], *w[V];
+HEADWAY_INLINE void add_sums(const Int8LinearArgs& args, size_t row, size_t group, const uint32_t* const (&w)[V],
+                             f32x16 (&totals)[R][V]) {
+  const uint32_t* x[R];
   u32x16 sums[R][V];
   HEADWAY_UNROLL
-  for (size_t r = 0; r < R; ++r) x[r] = args.x + (row + r) * args.steps;
-  HEADWAY_UNROLL
-  for (size_t v = 0; v < V; ++v) w[v] = vector_start(args, vector + v);
-  HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
+    const size_t index = (row + r) * args.groups + group;
+    x[r] = args.x + index * kTileSteps;
     HEADWAY_UNROLL
-    for (size_t v = 0; v < V; ++v) sums[r][v] = load_u32(w[v]);
+    for (size_t v = 0; v < V; ++v) sums[r][v] = broadcast(static_cast<uint32_t>(args.x_starts[index]));
   }
-  for (size_t step = 0; step < args.steps; ++step) {
+  for (size_t step = 0; step < kTileSteps; ++step) {
     Int8Weights weights[V];
     HEADWAY_UNROLL
-    for (size_t v = 0; v < V; ++v) weights[v] = widen_int8(load_u32(w[v] + (1 + step) * kPanelColumns));
+    for (size_t v = 0; v < V; ++v) weights[v] = widen_int8(load_u32(w[v] + (group * kTileSteps + step) * kPanelColumns));
     HEADWAY_UNROLL
     for (size_t r = 0; r < R; ++r) {
       HEADWAY_UNROLL
@@ -50,8 +50,28 @@ void block(const Int8LinearArgs& args, size_t row, size_t vector) {
   }
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
+    const float scale = args.x_scales[(row + r) * args.groups + group];
     HEADWAY_UNROLL
-    for (size_t v = 0; v < V; ++v) finish_int8(args, row + r, (vector + v) * kLanes, sums[r][v]);
+    for (size_t v = 0; v < V; ++v) totals[r][v] = add_group(totals[r][v], sums[r][v], scale);
+  }
+}
+
+template <size_t R, size_t V>
+void block(const Int8LinearArgs& args, size_t row, size_t vector) {
+  const uint32_t* w[V];
+  f32x16 totals[R][V];
+  HEADWAY_UNROLL
+  for (size_t v = 0; v < V; ++v) w[v] = vector_start(args, vector + v);
+  HEADWAY_UNROLL
+  for (size_t r = 0; r < R; ++r) {
+    HEADWAY_UNROLL
+    for (size_t v = 0; v < V; ++v) totals[r][v] = broadcast(0.0f);
+  }
+  for (size_t group = 0; group < args.groups; ++group) add_sums<R, V>(args, row, group, w, totals);
+  HEADWAY_UNROLL
+  for (size_t r = 0; r < R; ++r) {
+    HEADWAY_UNROLL
+    for (size_t v = 0; v < V; ++v) finish_int8(args, row + r, (vector + v) * kLanes, totals[r][v]);
   }
 }
 

@@ -1,15 +1,16 @@
-// out[M, N] = float(q(x) . q(weight)) * x_scale * weight_scale + bias, whole numbers inside.
+// out[M, N] = (sum over groups of float(q(x) . q(weight)) * x_scale) * weight_scale + bias.
 // Twin: src/headway/ops/reference/linear_int8.py.
 //
-// A row of x, or of the weight, is scaled so that its largest magnitude is 127. Products are summed
-// in 32 bits, exactly, so every order gives one result; the scales are then applied in one order:
-// sum * x_scale, * weight_scale, + bias, and, if accumulating, out + that. All instruction sets
-// give the same bits.
+// A row of the weight has one scale, each 64 elements of a row of x have one: activations have
+// outliers, which should cost their neighbours alone their precision. 64 is the depth of an AMX tile.
+// Inside a group whole numbers are summed in 32 bits, exactly, so every order gives one result. In
+// float32 there is one order: group by group from 0 up, total + sum * x_scale; then * weight_scale,
+// + bias, and, if accumulating, out + that. All instruction sets give the same bits.
 //
-// Panel of 32 columns: [1 + steps][32] words. The first row holds what each sum starts from, then
-// come the weights, a word being four int8 along K, filled up with zeros to whole AMX tiles of 16
-// words. x travels as q + 128, since the instructions want one unsigned factor; the start,
-// -128 * (sum of the column), takes the 128 out again.
+// Weights are packed in panels of 32 columns: [N/32][steps][32] words, N filled up. A word is four
+// bytes along K, each q + 128, since the instructions want one unsigned factor; steps are filled up
+// to whole groups of 16 words. x is signed, and filled up with zeros; a sum starts from
+// -128 * (sum of the group's x), which takes the 128 out again.
 #pragma once
 
 #include "kernels/linear/linear.h"
@@ -17,29 +18,33 @@
 namespace headway {
 
 inline constexpr const char* kLayoutInt8 = "cpu/int8/panel32/v1";
-inline constexpr size_t kMaxInt8Features = 131072;  // 127 * 127 * this stays below 2^31
 inline constexpr size_t kPerInt8Word = 4;
+inline constexpr size_t kInt8Group = kPerInt8Word * kTileSteps;
+inline constexpr int kInt8ZeroPoint = 128;
+
+// Rows of x as int8. Of a row: [groups][64] bytes, and for each group its scale and its start.
+struct Int8Rows {
+  int8_t* bytes;
+  float* scales;
+  int32_t* starts;
+};
 
 struct Int8LinearArgs {
-  const uint32_t* x;  // [rows][steps] words of four bytes, each q + 128
+  const uint32_t* x;  // the bytes of Int8Rows as words, [rows][groups][16]
   const float* x_scales;
+  const int32_t* x_starts;
   const uint32_t* weight;
   const float* weight_scales;  // [out_features]
   const float* bias;           // or null
   float* out;                  // [rows][out_features]
-  size_t rows;
-  size_t steps;  // of a packed column, padding included
-  size_t out_features;
+  size_t rows, groups, out_features;
   bool accumulate;
 };
 
-inline constexpr size_t int8_steps_of(size_t in_features) {
-  const size_t words = (in_features + kPerInt8Word - 1) / kPerInt8Word;
-  return (words + kTileSteps - 1) / kTileSteps * kTileSteps;
-}
-inline constexpr size_t int8_panel_words(size_t steps) { return (1 + steps) * kPanelColumns; }
+inline constexpr size_t int8_groups_of(size_t in_features) { return (in_features + kInt8Group - 1) / kInt8Group; }
+inline constexpr size_t int8_panel_words(size_t groups) { return groups * kTileSteps * kPanelColumns; }
 
-// The panel's `num_columns` columns as bytes q + 128, [num_columns][in_features]; the rest are zeros.
-void pack_int8_panel(const uint8_t* columns, size_t num_columns, size_t in_features, uint32_t* panel);
+// A panel of the rows `columns` of a quantised weight, [num_columns][in_features].
+void pack_int8_panel(const int8_t* columns, size_t num_columns, size_t in_features, uint32_t* panel);
 
 }  // namespace headway

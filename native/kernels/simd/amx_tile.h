@@ -72,7 +72,7 @@ inline float tile_bf16(const uint8_t* row, size_t index) {
   return __builtin_bit_cast(float, static_cast<uint32_t>(half) << 16);
 }
 
-// Unsigned bytes of A times signed bytes of B; sums wrap in 32 bits.
+// Signed bytes of A times unsigned bytes of B; sums wrap in 32 bits.
 template <int C, int A, int B>
 inline void tile_dot_int8() {
   for (size_t m = 0; m < tile_file.rows[C]; ++m) {
@@ -81,7 +81,7 @@ inline void tile_dot_int8() {
     for (size_t word = 0; word < tile_file.rows[B]; ++word) {
       const uint8_t *a = tile_file.bytes[A][m] + 4 * word, *b = tile_file.bytes[B][word];
       for (size_t i = 0; i < 4 * kTileRows; ++i) {
-        sums[i / 4] += static_cast<uint32_t>(a[i % 4] * static_cast<int8_t>(b[i]));
+        sums[i / 4] += static_cast<uint32_t>(static_cast<int8_t>(a[i % 4]) * b[i]);
       }
     }
     std::memcpy(tile_file.bytes[C][m], sums, kTileBytes);
@@ -155,10 +155,10 @@ inline void tile_dot_bf16() {
 template <int C, int A, int B>
 inline void tile_dot_int8() {
   static_assert(C == 2 * (A - 4) + (B - 6), "accumulators 0-3 are rows 4, 5 times columns 6, 7");
-  if constexpr (C == 0) _tile_dpbusd(0, 4, 6);
-  if constexpr (C == 1) _tile_dpbusd(1, 4, 7);
-  if constexpr (C == 2) _tile_dpbusd(2, 5, 6);
-  if constexpr (C == 3) _tile_dpbusd(3, 5, 7);
+  if constexpr (C == 0) _tile_dpbsud(0, 4, 6);
+  if constexpr (C == 1) _tile_dpbsud(1, 4, 7);
+  if constexpr (C == 2) _tile_dpbsud(2, 5, 6);
+  if constexpr (C == 3) _tile_dpbsud(3, 5, 7);
 }
 
 #endif

@@ -130,7 +130,9 @@ class _Packing:
             layers = tuple(self._layer(index, linears) for index in range(config.num_layers))
             lm_head = next(linears)
         return DecoderWeights(
-            embedding=_owned(self._scaled(names.embedding, config.embedding_multiplier)),
+            embedding=_owned(
+                self._scaled(names.embedding, config.embedding_multiplier, self._dtype)
+            ),
             layers=layers,
             final_norm=self._vector(names.final_norm),
             lm_head=lm_head,
@@ -172,17 +174,25 @@ class _Packing:
         )
 
     def _read_matrix(self, matrix: _Matrix) -> tuple[Raw, F32 | None]:
-        weights = [self._scaled(name, matrix.scale) for name in matrix.parts]
+        dtype = self._matrix_dtype(matrix)
+        weights = [self._scaled(name, matrix.scale, dtype) for name in matrix.parts]
         weight = weights[0] if len(weights) == 1 else np.concatenate(weights)
         if not matrix.has_bias:
             return weight, None
         bias = np.concatenate([self._vector(bias_of(name)) for name in matrix.parts])
         return weight, bias * np.float32(matrix.scale)
 
-    def _scaled(self, name: str, scale: float) -> Raw:
+    def _matrix_dtype(self, matrix: _Matrix) -> str:
+        """What a matrix is read as before it is packed: rounded once, not twice."""
+        if self._packed_as == self._dtype:
+            return self._dtype
+        is_exact = all(self._store.exact_dtype(name) == "bfloat16" for name in matrix.parts)
+        return "bfloat16" if is_exact and matrix.scale == 1.0 else "float32"
+
+    def _scaled(self, name: str, scale: float, dtype: str) -> Raw:
         if scale == 1.0:
-            return np.ascontiguousarray(self._store.read(name, self._dtype))
-        return as_dtype(self._vector(name) * np.float32(scale), self._dtype)
+            return np.ascontiguousarray(self._store.read(name, dtype))
+        return as_dtype(self._vector(name) * np.float32(scale), dtype)
 
     def _vector(self, name: str) -> F32:
         # Copied: a small array must not keep a whole mapped file open.

@@ -60,11 +60,17 @@ def need_embed(table: Any, token_ids: Any, out: Any) -> None:
     need_range("token_ids", token_ids, 0, len(table))
 
 
+def need_scales(weight: PackedLinear) -> None:
+    has_scales = weight.scales is not None
+    need(has_scales or weight.dtype != "int8", "weight.scales must be given with int8, got None")
+
+
 def need_linear(x: Any, weight: PackedLinear, out: Any, layout: str) -> None:
     if weight.layout != layout:
         raise ValueError(
             f"the weight is packed as {weight.layout!r}, this backend reads {layout!r}"
         )
+    need_scales(weight)
     need_array("x", x, "float32", (None, weight.in_features))
     need_array("out", out, "float32", (len(x), weight.out_features))
     need(not np.may_share_memory(x, out), "x and out must not overlap")

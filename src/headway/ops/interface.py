@@ -121,7 +121,7 @@ class Ops(Protocol):
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
         """out[M, N] = x[M, K] @ weight.T + bias; with `accumulate`, out += that. No aliasing.
 
-        An int8 weight sees each row of x as int8, too, scaled by the row's own largest magnitude.
+        An int8 weight sees x as int8, too, each 64 elements of a row scaled by their largest.
         """
         ...
 

@@ -38,7 +38,7 @@ class Backend:
         self,
         x: Array,
         packed: Array,
-        scales: Array,
+        scales: Array | None,
         bias: Array | None,
         in_features: int,
         out: Array,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headway.ops import cache as kv_cache
+from headway.ops import checks
 from headway.ops.cpu import _native
 from headway.ops.cpu.packing import pack_linear
 from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch
@@ -69,8 +70,7 @@ class CpuOps:
         )
 
     def _linear_int8(self, x: F32, weight: PackedLinear, out: F32, accumulate: bool) -> None:
-        if weight.scales is None:
-            raise ValueError("weight.scales must be given with int8 weights, got None")
+        checks.need_scales(weight)
         self._native.linear_int8(
             x, weight.data, weight.scales, weight.bias, weight.in_features, out, accumulate
         )

@@ -1,4 +1,4 @@
-"""Twin of the int8 `linear`: rows scaled to [-127, 127], whole numbers summed exactly."""
+"""Twin of the int8 `linear`: whole numbers summed exactly, scales applied in one order."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from headway.ops.interface import F32, PackedLinear
 
+GROUP = 64  # elements of a row of x that share a scale
 LARGEST = np.float32(127)
 SMALLEST = np.float32(2.0**-100)  # a row with nothing larger counts as zeros
 
@@ -29,13 +30,21 @@ def quantize_rows(rows: F32) -> tuple[npt.NDArray[np.int8], F32]:
 
 
 def linear(x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
-    """x [M, K], weight [N, K] int8, out [M, N]; each row of x is quantised by itself."""
+    """x [M, K], weight [N, K] int8, out [M, N]; each group of a row of x has a scale of its own."""
+    assert weight.scales is not None
     matrix = weight.data.astype(np.int32)
-    whole, scales = quantize_rows(x)
-    for row, scale, result in zip(whole, scales, out, strict=True):
-        sums = matrix @ row.astype(np.int32)
+    for row, result in zip(x, out, strict=True):
         with np.errstate(over="ignore"):  # beyond float32 becomes inf, as in the kernels
-            product = sums.astype(np.float32) * scale * weight.scales
+            product = _sum_of_groups(matrix, row) * weight.scales
         if weight.bias is not None:
             product += weight.bias
         result[:] = result + product if accumulate else product
+
+
+def _sum_of_groups(matrix: npt.NDArray[np.int32], row: F32) -> F32:
+    total = np.zeros(len(matrix), np.float32)
+    for start in range(0, len(row), GROUP):
+        whole, scale = quantize_rows(row[None, start : start + GROUP])
+        sums = matrix[:, start : start + GROUP] @ whole[0].astype(np.int32)
+        total += sums.astype(np.float32) * scale[0]
+    return total
