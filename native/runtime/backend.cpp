@@ -99,7 +99,7 @@ Int8Rows Backend::as_int8_rows(const float* x, size_t rows, size_t in_features) 
   thread_local AlignedBuffer<float> scales;
   thread_local AlignedBuffer<int32_t> starts;
   const size_t groups = rows * int8_groups_of(in_features);
-  const Int8Rows result{bytes.at_least(groups * kInt8Group), scales.at_least(groups), starts.at_least(groups)};
+  const Int8Rows result{bytes.at_least(groups * kInt8Group), scales.at_least(groups), starts.at_least(groups), rows};
   for_ranges(rows, 2 * in_features, [&](Range range) {
     for (size_t row = range.begin; row < range.end; ++row) {
       kernels_.quantize_row(x + row * in_features, in_features, result, row);

@@ -7,7 +7,7 @@
 namespace headway::HEADWAY_ISA {
 
 // The total with one group more. Not a fused multiply-add: not every instruction set has one.
-HEADWAY_INLINE f32x16 add_group(f32x16 total, u32x16 sum, float x_scale) {
+HEADWAY_INLINE f32x16 add_scaled(f32x16 total, u32x16 sum, float x_scale) {
   return total + from_int(sum) * broadcast(x_scale);
 }
 

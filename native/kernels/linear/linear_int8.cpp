@@ -14,9 +14,9 @@ namespace headway::HEADWAY_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr size_t kMaxRows = 12, kWideVectors = 8, kVectors = 2;
+constexpr size_t kMaxRows = 12, kFewRows = 6, kWideVectors = 8, kVectors = 2;
 #else
-constexpr size_t kMaxRows = 4, kWideVectors = 2, kVectors = 1;
+constexpr size_t kMaxRows = 4, kFewRows = 2, kWideVectors = 2, kVectors = 1;
 #endif
 constexpr size_t kVectorsPerPanel = kPanelColumns / kLanes;
 
@@ -25,34 +25,33 @@ const uint32_t* vector_start(const Int8LinearArgs& args, size_t vector) {
   return args.weight + panel * int8_panel_words(args.groups) + part * kLanes;
 }
 
-// The whole-number sums of group `group`, added to the totals.
+// The whole-number sums of one group, added to the totals. `w` moves on to the next.
 template <size_t R, size_t V>
-HEADWAY_INLINE void add_sums(const Int8LinearArgs& args, size_t row, size_t group, const uint32_t* const (&w)[V],
-                             f32x16 (&totals)[R][V]) {
-  const uint32_t* x[R];
+HEADWAY_INLINE void add_group(const Int8LinearArgs& args, size_t index, const uint32_t* (&w)[V],
+                              f32x16 (&totals)[R][V]) {
+  const uint32_t* x = args.x + index * kTileSteps;
   u32x16 sums[R][V];
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
-    const size_t index = (row + r) * args.groups + group;
-    x[r] = args.x + index * kTileSteps;
     HEADWAY_UNROLL
-    for (size_t v = 0; v < V; ++v) sums[r][v] = broadcast(static_cast<uint32_t>(args.x_starts[index]));
+    for (size_t v = 0; v < V; ++v) sums[r][v] = broadcast(static_cast<uint32_t>(args.x_starts[index + r]));
   }
   for (size_t step = 0; step < kTileSteps; ++step) {
     Int8Weights weights[V];
     HEADWAY_UNROLL
-    for (size_t v = 0; v < V; ++v) weights[v] = widen_int8(load_u32(w[v] + (group * kTileSteps + step) * kPanelColumns));
+    for (size_t v = 0; v < V; ++v) weights[v] = widen_int8(load_u32(w[v] + step * kPanelColumns));
     HEADWAY_UNROLL
     for (size_t r = 0; r < R; ++r) {
       HEADWAY_UNROLL
-      for (size_t v = 0; v < V; ++v) sums[r][v] = multiply_add_int8(sums[r][v], x[r][step], weights[v]);
+      for (size_t v = 0; v < V; ++v) sums[r][v] = multiply_add_int8(sums[r][v], x[r * kTileSteps + step], weights[v]);
     }
   }
   HEADWAY_UNROLL
+  for (size_t v = 0; v < V; ++v) w[v] += kTileSteps * kPanelColumns;
+  HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
-    const float scale = args.x_scales[(row + r) * args.groups + group];
     HEADWAY_UNROLL
-    for (size_t v = 0; v < V; ++v) totals[r][v] = add_group(totals[r][v], sums[r][v], scale);
+    for (size_t v = 0; v < V; ++v) totals[r][v] = add_scaled(totals[r][v], sums[r][v], args.x_scales[index + r]);
   }
 }
 
@@ -67,7 +66,9 @@ void block(const Int8LinearArgs& args, size_t row, size_t vector) {
     HEADWAY_UNROLL
     for (size_t v = 0; v < V; ++v) totals[r][v] = broadcast(0.0f);
   }
-  for (size_t group = 0; group < args.groups; ++group) add_sums<R, V>(args, row, group, w, totals);
+  for (size_t group = 0; group < args.groups; ++group) {
+    add_group<R, V>(args, group * args.rows + row, w, totals);
+  }
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
     HEADWAY_UNROLL
@@ -81,10 +82,13 @@ void block_of(const Int8LinearArgs& args, size_t rows, size_t row, size_t vector
   if constexpr (R > 1) block_of<R - 1, V>(args, rows, row, vector);
 }
 
-// One or two rows: wide blocks first, then whatever vectors are left.
+// All rows in one block: wide blocks first, then whatever vectors are left.
 template <size_t R>
-void few_rows(const Int8LinearArgs& args, size_t row, Range vectors) {
-  constexpr size_t kWide = kWideVectors / R;
+void few_rows(const Int8LinearArgs& args, size_t rows, size_t row, Range vectors) {
+  if constexpr (R > 1) {
+    if (rows < R) return few_rows<R - 1>(args, rows, row, vectors);
+  }
+  constexpr size_t kWide = R == 1 ? kWideVectors : kWideVectors / 2;
   size_t vector = vectors.begin;
   for (; vector + kWide <= vectors.end; vector += kWide) block<R, kWide>(args, row, vector);
   for (; vector < vectors.end; vector += kVectors) block<R, kVectors>(args, row, vector);
@@ -107,12 +111,10 @@ void many_rows(const Int8LinearArgs& args, Range rows, Range vectors) {
 
 void linear_int8(const Int8LinearArgs& args, Range rows, Range panels) {
   const Range vectors{panels.begin * kVectorsPerPanel, panels.end * kVectorsPerPanel};
-  switch (rows.end - rows.begin) {
-    case 0: return;
-    case 1: return few_rows<1>(args, rows.begin, vectors);
-    case 2: return few_rows<2>(args, rows.begin, vectors);
-    default: return many_rows(args, rows, vectors);
-  }
+  const size_t count = rows.end - rows.begin;
+  if (count == 0) return;
+  if (count <= kFewRows) return few_rows<kFewRows>(args, count, rows.begin, vectors);
+  many_rows(args, rows, vectors);
 }
 
 }  // namespace headway::HEADWAY_ISA

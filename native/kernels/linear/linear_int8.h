@@ -22,15 +22,17 @@ inline constexpr size_t kPerInt8Word = 4;
 inline constexpr size_t kInt8Group = kPerInt8Word * kTileSteps;
 inline constexpr int kInt8ZeroPoint = 128;
 
-// Rows of x as int8. Of a row: [groups][64] bytes, and for each group its scale and its start.
+// Rows of x as int8, group by group, so that rows of a group lie at constant distances: bytes
+// [groups][rows][64], and for each group of each row its scale and its start, [groups][rows].
 struct Int8Rows {
   int8_t* bytes;
   float* scales;
   int32_t* starts;
+  size_t rows;
 };
 
 struct Int8LinearArgs {
-  const uint32_t* x;  // the bytes of Int8Rows as words, [rows][groups][16]
+  const uint32_t* x;  // the bytes of Int8Rows as words, [groups][rows][16]
   const float* x_scales;
   const int32_t* x_starts;
   const uint32_t* weight;

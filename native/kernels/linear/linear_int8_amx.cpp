@@ -22,12 +22,12 @@ struct BlockSums {
 };
 
 template <bool kHasLower>
-void multiply_group(const uint32_t* x, size_t x_stride, const uint32_t* words, uint32_t sums[][kPanelColumns]) {
+void multiply_group(const uint32_t* x, const uint32_t* words, uint32_t sums[][kPanelColumns]) {
   tile_zero<0>();
   tile_zero<1>();
   tile_load<6>(words, kPanelBytes);
   tile_load<7>(words + kLanes, kPanelBytes);
-  tile_load<4>(x, x_stride * sizeof *x);
+  tile_load<4>(x, kTileBytes);
   tile_dot_int8<0, 4, 6>();
   tile_dot_int8<1, 4, 7>();
   tile_store<0>(sums[0], kPanelBytes);
@@ -35,7 +35,7 @@ void multiply_group(const uint32_t* x, size_t x_stride, const uint32_t* words, u
   if constexpr (kHasLower) {
     tile_zero<2>();
     tile_zero<3>();
-    tile_load<5>(x + kTileRows * x_stride, x_stride * sizeof *x);
+    tile_load<5>(x + kTileRows * kTileSteps, kTileBytes);
     tile_dot_int8<2, 5, 6>();
     tile_dot_int8<3, 5, 7>();
     tile_store<2>(sums[kTileRows], kPanelBytes);
@@ -43,29 +43,28 @@ void multiply_group(const uint32_t* x, size_t x_stride, const uint32_t* words, u
   }
 }
 
-void add_sums(const Int8LinearArgs& args, size_t row, size_t num_rows, size_t group, BlockSums& sums) {
+void add_group(const Int8LinearArgs& args, size_t index, size_t num_rows, BlockSums& sums) {
   for (size_t r = 0; r < num_rows; ++r) {
-    const size_t index = (row + r) * args.groups + group;
-    const u32x16 start = broadcast(static_cast<uint32_t>(args.x_starts[index]));
+    const u32x16 start = broadcast(static_cast<uint32_t>(args.x_starts[index + r]));
     for (size_t half = 0; half < kPanelColumns; half += kLanes) {
       const u32x16 sum = load_u32(sums.group[r] + half) + start;
-      store(sums.total[r] + half, add_group(load_f32(sums.total[r] + half), sum, args.x_scales[index]));
+      store(sums.total[r] + half, add_scaled(load_f32(sums.total[r] + half), sum, args.x_scales[index + r]));
     }
   }
 }
 
 void row_block(const Int8LinearArgs& args, size_t row, size_t num_rows, Range panels) {
   const size_t upper_rows = num_rows < kTileRows ? num_rows : kTileRows;
-  const size_t lower_rows = num_rows - upper_rows, x_stride = args.groups * kTileSteps;
+  const size_t lower_rows = num_rows - upper_rows;
   configure_linear_tiles(upper_rows, lower_rows);
   BlockSums sums;
   for (size_t panel = panels.begin; panel < panels.end; ++panel) {
     std::memset(sums.total, 0, sizeof sums.total);
     for (size_t group = 0; group < args.groups; ++group) {
       const uint32_t* words = args.weight + panel * int8_panel_words(args.groups) + int8_panel_words(group);
-      const uint32_t* x = args.x + row * x_stride + group * kTileSteps;
-      (lower_rows > 0 ? multiply_group<true> : multiply_group<false>)(x, x_stride, words, sums.group);
-      add_sums(args, row, num_rows, group, sums);
+      const size_t index = group * args.rows + row;
+      (lower_rows > 0 ? multiply_group<true> : multiply_group<false>)(args.x + index * kTileSteps, words, sums.group);
+      add_group(args, index, num_rows, sums);
     }
     for (size_t r = 0; r < num_rows; ++r) {
       finish_int8(args, row + r, panel * kPanelColumns, load_f32(sums.total[r]));

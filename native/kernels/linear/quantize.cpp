@@ -50,7 +50,7 @@ float quantize(const float* x, size_t count, int8_t* to) {
 void quantize_row(const float* x, size_t count, const Int8Rows& rows, size_t row) {
   const size_t groups = int8_groups_of(count);
   for (size_t group = 0; group < groups; ++group) {
-    const size_t first = group * kInt8Group, left = count - first, index = row * groups + group;
+    const size_t first = group * kInt8Group, left = count - first, index = group * rows.rows + row;
     const size_t size = left < kInt8Group ? left : kInt8Group;
     int8_t* bytes = rows.bytes + index * kInt8Group;
     // Whole groups with a constant size: the compiler unrolls them.
