@@ -2,9 +2,9 @@
 
     python benchmarks/ops/linear.py [--isa avx512_bf16] [--threads 2] [--dtype bfloat16 int8]
 
-Prints, per shape, number of rows M and dtype of the weights, the lower quartile of the times (others
-may use the machine), the weights' bytes per second (what bounds a small M), and operations per
-second (what bounds a large one). All that are compared take turns, call by call. Weights are
+Prints, per shape, number of rows M and dtype of the weights, the lower quartile of the times
+(others may use the machine), the weights' bytes per second (what bounds a small M), and operations
+per second (what bounds a large one). All that are compared take turns, call by call. Weights are
 rotated so that the caches do not hold them.
 """
 
