@@ -1,11 +1,12 @@
 """How fast is offline generation, and against what?
 
-    python benchmarks/offline.py [--runs 3] [--no-peer]
+    python benchmarks/offline.py [--runs 3] [--no-peer] [--int8]
 
 W1: 64 mixed requests at once (9,876 prompt tokens, 6,157 output tokens, greedy, end of sequence
 ignored). W2: one stream, 128 tokens in, 128 out. The peer is transformers' continuous batching
 (`generate_batch`) on the same weights in bfloat16, in the same run, engine by turns, each in a
-process of its own so that peak memory is its own. Prints medians with the spread.
+process of its own so that peak memory is its own. With --int8 Headway runs with int8 weights, too.
+Prints medians with the spread.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 W2_IN, W2_OUT = 128, 128
+ENGINES = ("headway", "headway-int8", "transformers")
 
 
 def workload() -> list[tuple[list[int], int]]:
@@ -31,14 +33,19 @@ def workload() -> list[tuple[list[int], int]]:
     return [(item["prompt"], item["output"]) for item in items]
 
 
-def run_headway() -> dict[str, float]:
+def run_headway(quantization: str | None) -> dict[str, float]:
     from headway import LLM, SamplingParams
 
     def greedy(max_tokens: int) -> SamplingParams:
         return SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
 
     started = time.perf_counter()
-    llm = LLM(kv_cache_memory_bytes=1 << 30, max_num_seqs=64, enable_prefix_caching=False)
+    llm = LLM(
+        quantization=quantization,
+        kv_cache_memory_bytes=1 << 30,
+        max_num_seqs=64,
+        enable_prefix_caching=False,
+    )
     load_s = time.perf_counter() - started
     items = workload()
     llm.generate([items[0][0][:16]], greedy(4), use_tqdm=False)
@@ -142,16 +149,18 @@ def export_for_transformers(folder: str) -> str:
     return folder
 
 
-def compare(runs: int, with_peer: bool) -> None:
+def compare(runs: int, with_peer: bool, with_int8: bool) -> None:
     results: dict[str, list[dict[str, float]]] = {"headway": []}
+    if with_int8:
+        results["headway-int8"] = []
     with tempfile.TemporaryDirectory() as folder:
         if with_peer:
             results["transformers"] = []
             export_for_transformers(folder)
         for _ in range(runs):
-            results["headway"].append(in_own_process("headway"))
-            if with_peer:
-                results["transformers"].append(in_own_process("transformers", folder))
+            for engine, figures in results.items():
+                extra = [folder] if engine == "transformers" else []
+                figures.append(in_own_process(engine, *extra))
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {runs} runs")
     for engine, figures in results.items():
         for name in figures[0]:
@@ -166,15 +175,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--no-peer", action="store_true")
-    parser.add_argument("--engine", choices=["headway", "transformers"], help=argparse.SUPPRESS)
+    parser.add_argument("--int8", action="store_true")
+    parser.add_argument("--engine", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("folder", nargs="?", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.engine == "headway":
-        print(json.dumps(run_headway()))
+        print(json.dumps(run_headway(None)))
+    elif args.engine == "headway-int8":
+        print(json.dumps(run_headway("int8")))
     elif args.engine == "transformers":
         run_transformers(args.folder)
     else:
-        compare(args.runs, not args.no_peer)
+        compare(args.runs, not args.no_peer, args.int8)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -62,6 +63,21 @@ class ArrayView {
   const char* name_;
   nb::handle array_;
   Py_buffer buffer_{};
+};
+
+inline Py_ssize_t extent(size_t size) { return static_cast<Py_ssize_t>(size); }
+
+// An array, or None.
+using OptionalArray = std::optional<nb::object>;
+
+// A float32 vector of a known length, or null.
+struct OptionalView {
+  OptionalView(const char* name, const OptionalArray& array, size_t length) {
+    if (!array) return;
+    view.emplace(name, *array, Kind::kFloat32, std::initializer_list<Py_ssize_t>{extent(length)});
+  }
+  const float* data() const { return view ? view->as<const float>() : nullptr; }
+  std::optional<ArrayView> view;
 };
 
 }  // namespace headway

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "bind/array_view.h"
+#include "bind/linear_int8.h"
 #include "runtime/backend.h"
 
 namespace headway {
@@ -40,20 +41,6 @@ std::vector<std::string> known_isas() {
   return names;
 }
 
-// An array, or None.
-using OptionalArray = std::optional<nb::object>;
-
-struct OptionalView {
-  OptionalView(const char* name, const OptionalArray& array, size_t length) {
-    if (!array) return;
-    view.emplace(name, *array, Kind::kFloat32, std::initializer_list<Py_ssize_t>{static_cast<Py_ssize_t>(length)});
-  }
-  const float* data() const { return view ? view->as<const float>() : nullptr; }
-  std::optional<ArrayView> view;
-};
-
-Py_ssize_t extent(size_t size) { return static_cast<Py_ssize_t>(size); }
-
 size_t packed_words(size_t out_features, size_t in_features, bool is_bf16) {
   return panels_of(out_features) * steps_of(in_features, is_bf16) * kPanelColumns;
 }
@@ -75,7 +62,7 @@ void linear(Backend& backend, nb::handle x, nb::handle packed, const OptionalArr
   const std::string_view tag(layout);
   const bool is_bf16 = tag == kLayoutBf16;
   need(is_bf16 || tag == kLayoutF32, "the weight is packed as '", tag, "', this backend reads '", kLayoutF32,
-       "' and '", kLayoutBf16, "'");
+       "', '", kLayoutBf16, "' and '", kLayoutInt8, "'");
   const size_t words = packed_words(out_features, in_features, is_bf16);
   const ArrayView rows("x", x, Kind::kFloat32, {kAny, extent(in_features)});
   const ArrayView weight("weight.data", packed, is_bf16 ? Kind::kUint16 : Kind::kFloat32,
@@ -319,7 +306,8 @@ NB_MODULE(_native, module) {
   module.def("known_isas", known_isas, "All names that a backend may be asked for, best first.");
   module.def("num_allowed_cpus", num_allowed_cpus, "Processors that this process may run on.");
   module.def("packed_words", packed_words, "32-bit words of a packed weight.");
-  nb::class_<Backend>(module, "Backend")
+  nb::class_<Backend> backend(module, "Backend");
+  backend
       .def(nb::new_(&make_backend), nb::arg("isa"), nb::arg("num_threads"))
       .def_prop_ro("isa", &Backend::isa_name)
       .def_prop_ro("num_threads", &Backend::num_threads)
@@ -335,4 +323,5 @@ NB_MODULE(_native, module) {
       .def("sample", sample)
       .def("widen", widen)
       .def("narrow", narrow);
+  bind_linear_int8(module, backend);
 }

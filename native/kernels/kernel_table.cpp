@@ -6,6 +6,9 @@ extern const KernelTable kernel_table;
 const KernelTable kernel_table = {
     .linear_f32 = linear_f32,
     .linear_bf16 = linear_bf16,
+    .linear_int8 = linear_int8,
+    .quantize = quantize,
+    .quantize_row = quantize_row,
     .attention_f32 = attention_f32,
     .attention_bf16 = attention_bf16,
     .rms_norm = rms_norm,

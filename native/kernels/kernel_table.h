@@ -9,6 +9,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/linear/linear.h"
+#include "kernels/linear/linear_int8.h"
 #include "kernels/sample/sample.h"
 
 namespace headway {
@@ -61,6 +62,9 @@ struct LogSoftmaxArgs {
 struct KernelTable {
   void (*linear_f32)(const LinearArgs&, Range rows, Range panels);
   void (*linear_bf16)(const LinearArgs&, Range rows, Range panels);
+  void (*linear_int8)(const Int8LinearArgs&, Range rows, Range panels);
+  float (*quantize)(const float* x, size_t count, int8_t* to);  // returns the scale
+  void (*quantize_row)(const float* x, size_t count, const Int8Rows& rows, size_t row);
   void (*attention_f32)(const AttentionArgs&, const AttentionItem&);
   void (*attention_bf16)(const AttentionArgs&, const AttentionItem&);
   void (*rms_norm)(const RmsNormArgs&, Range rows);
@@ -79,6 +83,9 @@ struct KernelTable {
 namespace HEADWAY_ISA {
 void linear_f32(const LinearArgs&, Range rows, Range panels);
 void linear_bf16(const LinearArgs&, Range rows, Range panels);
+void linear_int8(const Int8LinearArgs&, Range rows, Range panels);
+float quantize(const float* x, size_t count, int8_t* to);
+void quantize_row(const float* x, size_t count, const Int8Rows& rows, size_t row);
 void attention_f32(const AttentionArgs&, const AttentionItem&);
 void attention_bf16(const AttentionArgs&, const AttentionItem&);
 void rms_norm(const RmsNormArgs&, Range rows);

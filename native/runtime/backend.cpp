@@ -43,14 +43,69 @@ void Backend::linear(const LinearCall& call) {
                                    : reinterpret_cast<const uint32_t*>(call.x);
   const LinearArgs args{x, call.weight, call.bias, call.out, call.rows, steps, call.out_features, call.accumulate};
   const auto kernel = call.is_bf16 ? kernels_.linear_bf16 : kernels_.linear_f32;
-  const size_t panels = panels_of(call.out_features);
-  const size_t panel_tasks = tasks_for(panels, call.rows * steps * kPanelColumns, num_threads());
+  for_blocks(call.rows, call.out_features, steps, [&](Range rows, Range panels) { kernel(args, rows, panels); });
+}
+
+template <class Function>
+void Backend::for_blocks(size_t rows, size_t out_features, size_t steps, const Function& function) {
+  const size_t panels = panels_of(out_features);
+  const size_t panel_tasks = tasks_for(panels, rows * steps * kPanelColumns, num_threads());
   // Few panels and many threads: cut the rows, too.
   const size_t wanted = panel_tasks < num_threads() ? num_threads() / panel_tasks : 1;
-  const size_t row_tasks = std::clamp<size_t>(call.rows / kMinRowsPerTask, 1, wanted);
+  const size_t row_tasks = std::clamp<size_t>(rows / kMinRowsPerTask, 1, wanted);
   pool_.run(panel_tasks * row_tasks, [&](size_t task) {
-    kernel(args, piece(call.rows, task % row_tasks, row_tasks), piece(panels, task / row_tasks, panel_tasks));
+    function(piece(rows, task % row_tasks, row_tasks), piece(panels, task / row_tasks, panel_tasks));
   });
+}
+
+void Backend::pack_int8(const Int8PackArgs& args) {
+  const size_t panel_words = int8_panel_words(int8_groups_of(args.in_features));
+  for_ranges(panels_of(args.out_features), args.in_features * kPanelColumns, [&](Range panels) {
+    thread_local AlignedBuffer<int8_t> buffer;
+    int8_t* columns = buffer.at_least(kPanelColumns * args.in_features);
+    for (size_t panel = panels.begin; panel < panels.end; ++panel) {
+      const size_t first = panel * kPanelColumns, count = std::min(kPanelColumns, args.out_features - first);
+      for (size_t i = 0; i < count; ++i) pack_int8_column(args, first + i, columns + i * args.in_features);
+      pack_int8_panel(columns, count, args.in_features, args.packed + panel * panel_words);
+    }
+  });
+}
+
+void Backend::pack_int8_column(const Int8PackArgs& args, size_t column, int8_t* bytes) {
+  const size_t offset = column * args.in_features;
+  const float* values = static_cast<const float*>(args.weight) + offset;
+  if (args.from_bf16) {
+    thread_local AlignedBuffer<float> buffer;
+    float* wide = buffer.at_least(args.in_features);
+    kernels_.widen(static_cast<const uint16_t*>(args.weight) + offset, args.in_features, wide);
+    values = wide;
+  }
+  args.scales[column] = kernels_.quantize(values, args.in_features, bytes);
+}
+
+void Backend::linear_int8(const Int8LinearCall& call) {
+  if (call.rows == 0) return;
+  const Int8Rows x = as_int8_rows(call.x, call.rows, call.in_features);
+  const size_t groups = int8_groups_of(call.in_features);
+  const Int8LinearArgs args{reinterpret_cast<const uint32_t*>(x.bytes), x.scales, x.starts, call.weight, call.scales,
+                            call.bias, call.out, call.rows, groups, call.out_features, call.accumulate};
+  for_blocks(call.rows, call.out_features, groups * kTileSteps,
+             [&](Range rows, Range panels) { kernels_.linear_int8(args, rows, panels); });
+}
+
+// Valid until the next call on this thread.
+Int8Rows Backend::as_int8_rows(const float* x, size_t rows, size_t in_features) {
+  thread_local AlignedBuffer<int8_t> bytes;
+  thread_local AlignedBuffer<float> scales;
+  thread_local AlignedBuffer<int32_t> starts;
+  const size_t groups = rows * int8_groups_of(in_features);
+  const Int8Rows result{bytes.at_least(groups * kInt8Group), scales.at_least(groups), starts.at_least(groups), rows};
+  for_ranges(rows, 2 * in_features, [&](Range range) {
+    for (size_t row = range.begin; row < range.end; ++row) {
+      kernels_.quantize_row(x + row * in_features, in_features, result, row);
+    }
+  });
+  return result;
 }
 
 // The rows rounded to bfloat16 and filled up with zeros to `steps` pairs. Valid until the next call on

@@ -21,6 +21,23 @@ struct LinearCall {
   bool accumulate;
 };
 
+struct Int8LinearCall {
+  const float* x;  // [rows][in_features]
+  const uint32_t* weight;
+  const float *scales, *bias;
+  float* out;
+  size_t rows, in_features, out_features;
+  bool accumulate;
+};
+
+struct Int8PackArgs {
+  const void* weight;  // [out_features][in_features] float32 or bfloat16
+  bool from_bf16;
+  size_t out_features, in_features;
+  uint32_t* packed;
+  float* scales;  // [out_features]
+};
+
 struct SampleCall {
   const float* logits;
   size_t rows, width;
@@ -40,6 +57,8 @@ class Backend {
 
   void pack(const PackArgs& args);
   void linear(const LinearCall& call);
+  void pack_int8(const Int8PackArgs& args);
+  void linear_int8(const Int8LinearCall& call);
   void embed(const EmbedArgs& args, size_t rows);
   void rms_norm(const RmsNormArgs& args, size_t rows);
   void silu_mul(const SiluMulArgs& args, size_t rows);
@@ -56,6 +75,11 @@ class Backend {
   // piece element.
   template <class Function>
   void for_ranges(size_t count, size_t cost, const Function& function);
+  // function(Range rows, Range panels) over pieces of a product.
+  template <class Function>
+  void for_blocks(size_t rows, size_t out_features, size_t steps, const Function& function);
+  void pack_int8_column(const Int8PackArgs& args, size_t column, int8_t* bytes);
+  Int8Rows as_int8_rows(const float* x, size_t rows, size_t in_features);
   const uint32_t* as_bf16_words(const float* x, size_t rows, size_t in_features, size_t steps);
   void sample_row(const SampleCall& call, size_t row);
 

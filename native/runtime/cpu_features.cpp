@@ -51,11 +51,13 @@ CpuFeatures detect() {
   const bool has_fma = bit(basic.c, 12);
   CpuFeatures found;
   found.avx2 = (state & kAvxState) == kAvxState && bit(extended.b, 5) && has_fma;
+  found.avx_vnni = found.avx2 && bit(more.a, 4);
   found.avx512 = found.avx2 && (state & kAvx512State) == kAvx512State && bit(extended.b, 16) &&
                  bit(extended.b, 17) && bit(extended.b, 30) && bit(extended.b, 31);
-  found.avx512_bf16 = found.avx512 && bit(more.a, 5);
-  found.amx_bf16 = found.avx512_bf16 && (state & kTileState) == kTileState && bit(extended.d, 22) &&
-                   bit(extended.d, 24) && may_use_tiles();
+  found.avx512_vnni = found.avx512 && bit(extended.c, 11);
+  found.avx512_bf16 = found.avx512_vnni && bit(more.a, 5);
+  found.amx = found.avx512_bf16 && (state & kTileState) == kTileState && bit(extended.d, 22) &&
+              bit(extended.d, 24) && bit(extended.d, 25) && may_use_tiles();
   return found;
 }
 

@@ -5,9 +5,11 @@ namespace headway {
 
 struct CpuFeatures {
   bool avx2 = false;         // with FMA
+  bool avx_vnni = false;     // with AVX2
   bool avx512 = false;       // F, BW, DQ and VL
-  bool avx512_bf16 = false;
-  bool amx_bf16 = false;     // tiles, with permission to use them
+  bool avx512_vnni = false;
+  bool avx512_bf16 = false;  // with VNNI
+  bool amx = false;          // tiles of bfloat16 and int8, with permission to use them
 };
 
 // Asked once. Asking also requests the permission that Linux wants before the first tile is touched.

@@ -57,7 +57,13 @@ class EngineFacts(msgspec.Struct, frozen=True):
     max_logprobs: int
     phases_ms: dict[str, float]  # start-up: what took how long
     scheduling_policy: str = "fcfs"
+    quantization: str | None = None  # of the weights; None: they are `dtype`
     enable_trace_replay: bool = False  # whether requests may force their output
+
+    @property
+    def precision(self) -> str:
+        """`dtype`, and the weights' own format if they have one: "bfloat16-int8"."""
+        return f"{self.dtype}-{self.quantization}" if self.quantization else self.dtype
 
 
 class EngineStats(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from headway.flags import FlagError
 TAKEN = """
 --model m|--served-model-name a b|--tokenizer dir|--revision main|--download-dir d
 --load-format auto|--load-format safetensors|--load-format dummy|--dtype float32|--dtype bfloat16
+--quantization int8|-q int8
 --max-model-len 8k|--max-model-len -1|--seed 1|--max-num-seqs 4|--max-num-batched-tokens 512
 --enable-chunked-prefill|--no-enable-chunked-prefill|--long-prefill-token-threshold 64
 --max-num-partial-prefills 1|--max-long-partial-prefills 1|--scheduling-policy fcfs

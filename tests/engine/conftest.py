@@ -22,11 +22,21 @@ def tiny_source(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
     return resolve(str(folder))
 
 
-@pytest.fixture(scope="session", params=available_isas())
+# int8 gives the same bits on every instruction set (tests/ops/test_linear_int8.py); the best and
+# the emulated tiles are the two kernels there are.
+WAYS = [
+    *((isa, None) for isa in available_isas()),
+    (available_isas()[0], "int8"),
+    ("amx_emulated", "int8"),
+]
+
+
+@pytest.fixture(scope="session", params=WAYS, ids=lambda way: "-".join(filter(None, way)))
 def loaded(request: pytest.FixtureRequest, tiny_source: ModelSource) -> tuple[LoadedModel, Ops]:
-    """The tiny model in bfloat16 on each instruction set that this machine can run."""
-    ops = CpuOps(isa=request.param)
-    return load_model(tiny_source, ops, "bfloat16"), ops
+    """The tiny model in bfloat16 on each instruction set of this machine, and with int8 weights."""
+    isa, quantization = request.param
+    ops = CpuOps(isa=isa)
+    return load_model(tiny_source, ops, "bfloat16", quantization=quantization), ops
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@
 
 namespace headway::HEADWAY_ISA {
 
-// Sixteen columns from `column` of one row.
-HEADWAY_INLINE void finish(const LinearArgs& args, size_t row, size_t column, f32x16 sum) {
+// Sixteen columns from `column` of one row. Args: LinearArgs, or another that has its outputs.
+template <class Args>
+HEADWAY_INLINE void finish(const Args& args, size_t row, size_t column, f32x16 sum) {
   if (column >= args.out_features) return;
   const size_t count = args.out_features - column < kLanes ? args.out_features - column : kLanes;
   float* out = args.out + row * args.out_features + column;

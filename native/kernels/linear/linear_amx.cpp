@@ -14,21 +14,6 @@ namespace {
 constexpr size_t kRowsPerBlock = 2 * kTileRows;
 constexpr size_t kPanelBytes = kPanelColumns * sizeof(uint32_t);
 
-void configure(size_t upper_rows, size_t lower_rows) {
-  TileConfig config;
-  config.set(0, upper_rows);
-  config.set(1, upper_rows);
-  config.set(4, upper_rows);
-  if (lower_rows > 0) {
-    config.set(2, lower_rows);
-    config.set(3, lower_rows);
-    config.set(5, lower_rows);
-  }
-  config.set(6, kTileSteps);
-  config.set(7, kTileSteps);
-  tile_configure(config);
-}
-
 template <bool kHasLower>
 void multiply(const uint32_t* x, const uint32_t* panel, size_t steps, float sums[][kPanelColumns]) {
   const size_t x_stride = steps * sizeof(uint32_t);
@@ -57,7 +42,7 @@ void multiply(const uint32_t* x, const uint32_t* panel, size_t steps, float sums
 void row_block(const LinearArgs& args, size_t row, size_t num_rows, Range panels) {
   const size_t upper_rows = num_rows < kTileRows ? num_rows : kTileRows;
   const size_t lower_rows = num_rows - upper_rows;
-  configure(upper_rows, lower_rows);
+  configure_linear_tiles(upper_rows, lower_rows);
   alignas(64) float sums[kRowsPerBlock][kPanelColumns];
   const uint32_t* x = args.x + row * args.steps;
   for (size_t panel = panels.begin; panel < panels.end; ++panel) {

@@ -1,4 +1,4 @@
-// The five tile operations that the AMX kernel uses: in hardware, or emulated in plain C++.
+// The tile operations that the AMX kernels use: in hardware, or emulated in plain C++.
 //
 // The emulation (HEADWAY_EMULATED_TILES) exists so that the kernel's indexing, padding and tails are
 // tested on machines without AMX. It follows the order that Intel documents for TDPBF16PS: even and
@@ -72,6 +72,22 @@ inline float tile_bf16(const uint8_t* row, size_t index) {
   return __builtin_bit_cast(float, static_cast<uint32_t>(half) << 16);
 }
 
+// Signed bytes of A times unsigned bytes of B; sums wrap in 32 bits.
+template <int C, int A, int B>
+inline void tile_dot_int8() {
+  for (size_t m = 0; m < tile_file.rows[C]; ++m) {
+    uint32_t sums[kTileRows];
+    std::memcpy(sums, tile_file.bytes[C][m], kTileBytes);
+    for (size_t word = 0; word < tile_file.rows[B]; ++word) {
+      const uint8_t *a = tile_file.bytes[A][m] + 4 * word, *b = tile_file.bytes[B][word];
+      for (size_t i = 0; i < 4 * kTileRows; ++i) {
+        sums[i / 4] += static_cast<uint32_t>(static_cast<int8_t>(a[i % 4]) * b[i]);
+      }
+    }
+    std::memcpy(tile_file.bytes[C][m], sums, kTileBytes);
+  }
+}
+
 template <int C, int A, int B>
 inline void tile_dot_bf16() {
   for (size_t m = 0; m < tile_file.rows[C]; ++m) {
@@ -136,6 +152,31 @@ inline void tile_dot_bf16() {
   if constexpr (C == 3) _tile_dpbf16ps(3, 5, 7);
 }
 
+template <int C, int A, int B>
+inline void tile_dot_int8() {
+  static_assert(C == 2 * (A - 4) + (B - 6), "accumulators 0-3 are rows 4, 5 times columns 6, 7");
+  if constexpr (C == 0) _tile_dpbsud(0, 4, 6);
+  if constexpr (C == 1) _tile_dpbsud(1, 4, 7);
+  if constexpr (C == 2) _tile_dpbsud(2, 5, 6);
+  if constexpr (C == 3) _tile_dpbsud(3, 5, 7);
+}
+
 #endif
+
+// Tiles 0-3 sum; 4 and 5 hold the upper and lower rows of x, 6 and 7 sixteen columns of a panel each.
+inline void configure_linear_tiles(size_t upper_rows, size_t lower_rows) {
+  TileConfig config;
+  config.set(0, upper_rows);
+  config.set(1, upper_rows);
+  config.set(4, upper_rows);
+  if (lower_rows > 0) {
+    config.set(2, lower_rows);
+    config.set(3, lower_rows);
+    config.set(5, lower_rows);
+  }
+  config.set(6, kTileRows);
+  config.set(7, kTileRows);
+  tile_configure(config);
+}
 
 }  // namespace headway::HEADWAY_ISA

@@ -195,6 +195,13 @@ HEADWAY_INLINE u32x16 to_int(f32x16 v) {
   return result;
 }
 
+// Raw lanes as int32, rounded to the nearest float32.
+HEADWAY_INLINE f32x16 from_int(u32x16 v) {
+  f32x16 result;
+  HEADWAY_EACH_PART(result.part[i] = __builtin_convertvector((i32_part)v.part[i], f32_part))
+  return result;
+}
+
 // The sum and the maximum of all lanes, always by the same tree.
 HEADWAY_INLINE float sum_lanes(f32x16 v) {
   alignas(64) float lanes[kLanes];

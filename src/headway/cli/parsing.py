@@ -52,7 +52,7 @@ def flag_help() -> Iterator[tuple[str, str, str]]:
         if flag.parse is None:
             usage = f"{flag.names[0]}, --no-{flag.names[0][2:]}"
         else:
-            usage = f"{flag.names[0]} {'|'.join(flag.allowed) or flag.metavar}"
+            usage = f"{', '.join(flag.names)} {'|'.join(flag.allowed) or flag.metavar}"
         default = getattr(defaults[flag.section], flag.field)
         is_nothing = default is None or (
             not isinstance(default, bool | int | float) and not default

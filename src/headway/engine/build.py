@@ -47,7 +47,13 @@ def build_engine(
     source = resolve(config.model, revision=config.revision, download_dir=config.download_dir)
     phases.end("find the model")
     ops, why = select.choose(num_threads=config.num_threads)
-    model = load_model(source, ops, compute_dtype(config), load_format=config.load_format)
+    model = load_model(
+        source,
+        ops,
+        compute_dtype(config),
+        load_format=config.load_format,
+        quantization=config.quantization,
+    )
     phases.end("load and pack weights")
     return assemble(
         config, source, model, ops, inbox, listeners, step_listeners, why=why, phases=phases
@@ -199,5 +205,6 @@ def _facts(
         max_logprobs=config.max_logprobs,
         phases_ms=phases.ms,
         scheduling_policy=config.scheduling_policy,
+        quantization=config.quantization,
         enable_trace_replay=config.enable_trace_replay,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 DTYPES = ("auto", "float32", "bfloat16")
 KV_CACHE_DTYPES = ("auto", "float32", "bfloat16")
+QUANTIZATIONS = ("int8",)
 LOAD_FORMATS = ("auto", "safetensors", "gguf", "dummy")
 
 
@@ -22,6 +23,7 @@ class EngineConfig:
     download_dir: str | None = None
     load_format: str = "auto"
     dtype: str = "auto"
+    quantization: str | None = None  # of the weights; None: as `dtype`
     max_model_len: int | None = None
     seed: int | None = None  # of what requests without one draw; None: 0 offline, else at random
     max_num_seqs: int | None = None
@@ -50,6 +52,8 @@ class EngineConfig:
     def __post_init__(self) -> None:
         _one_of("dtype", self.dtype, DTYPES)
         _one_of("kv_cache_dtype", self.kv_cache_dtype, KV_CACHE_DTYPES)
+        if self.quantization is not None:
+            _one_of("quantization", self.quantization, QUANTIZATIONS)
         _one_of("load_format", self.load_format, LOAD_FORMATS)
         for name in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "num_threads"):
             _at_least_one(name, getattr(self, name))

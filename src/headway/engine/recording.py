@@ -15,6 +15,7 @@ from headway.wire import EngineFacts
 _MODEL_FACTS = (
     "model",
     "dtype",
+    "quantization",
     "backend",
     "num_threads",
     "vocab_size",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.engine.config import DTYPES, KV_CACHE_DTYPES, LOAD_FORMATS
+from headway.engine.config import DTYPES, KV_CACHE_DTYPES, LOAD_FORMATS, QUANTIZATIONS
 from headway.flags.kinds import Flag, Section
 from headway.flags.values import (
     parse_bytes,
@@ -29,6 +29,13 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
     _engine.value("--download-dir", str, "Where hub models are kept.", "DIR"),
     _engine.choice("--load-format", LOAD_FORMATS, "How the weights are stored.", "FORMAT"),
     _engine.choice("--dtype", DTYPES, "Compute type.", "TYPE"),
+    _engine.choice(
+        "--quantization",
+        QUANTIZATIONS,
+        "Store the weights smaller: int8 with a scale per output channel.",
+        "FORMAT",
+        short=("-q",),
+    ),
     _engine.value(
         "--max-model-len",
         parse_model_len,

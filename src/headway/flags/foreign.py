@@ -92,12 +92,6 @@ _REFUSED = (
         why="is refused: no code from a model directory is run; leave it out",
         takes_value=False,
     ),
-    _refused(
-        "--quantization",
-        "-q",
-        why="is refused: the weights are used as the model stores them; "
-        "choose a model in that format",
-    ),
     _refused("--enable-lora", why=_NO_ADAPTERS, takes_value=False),
     _refused("--lora-modules", why=_NO_ADAPTERS),
     _refused("--speculative-config", "-sc", why="is refused: speculation is not supported yet"),

@@ -55,10 +55,17 @@ class Section:
         return Flag((name,), _field(name), parse, text, metavar, self._name, repeats)
 
     def choice(
-        self, name: str, allowed: Sequence[object], text: str, metavar: str, parse: Parse = str
+        self,
+        name: str,
+        allowed: Sequence[object],
+        text: str,
+        metavar: str,
+        parse: Parse = str,
+        *,
+        short: tuple[str, ...] = (),
     ) -> Flag:
         names = tuple(str(one) for one in allowed)
-        return Flag((name,), _field(name), parse, text, metavar, self._name, allowed=names)
+        return Flag((name, *short), _field(name), parse, text, metavar, self._name, allowed=names)
 
     def switch(self, name: str, text: str) -> Flag:
         return Flag((name,), _field(name), None, text, "", self._name)

@@ -36,6 +36,7 @@ from headway.ops.interface import F32, Ops, PackedLinear, Raw
 # Matrices read (and dequantised) while another is packed: more would only cost memory.
 _AHEAD = 2
 _LOAD_FORMATS = ("auto", "dummy")
+QUANTIZATIONS = (None, "int8")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -51,21 +52,30 @@ class LoadedModel:
 
 
 def load_model(
-    source: ModelSource, ops: Ops, dtype: str, *, load_format: str = "auto"
+    source: ModelSource,
+    ops: Ops,
+    dtype: str,
+    *,
+    load_format: str = "auto",
+    quantization: str | None = None,
 ) -> LoadedModel:
     """Weights in memory as `dtype` ("float32" or "bfloat16"), packed for `ops`.
 
+    `quantization="int8"` packs the matrices of the layers and the output as int8 with a scale per
+    output channel; the embedding and the vectors stay `dtype`.
     `load_format="dummy"` makes random weights of the model's shapes. Raises ModelError.
     """
     if dtype not in KV_BYTES:
         raise ModelError(f"dtype must be {' or '.join(KV_BYTES)}, got {dtype!r}")
     if load_format not in _LOAD_FORMATS:
         raise ModelError(f"load_format must be {' or '.join(_LOAD_FORMATS)}, got {load_format!r}")
+    if quantization not in QUANTIZATIONS:
+        raise ModelError(f"quantization must be int8 or left out, got {quantization!r}")
     started = time.monotonic()
     opened = _open_dummy(source) if load_format == "dummy" else _open(source)
     check_shapes(opened.store.shapes, opened.config, opened.names, opened.store.origin)
     checked = time.monotonic()
-    weights = _Packing(opened, ops, dtype).pack()
+    weights = _Packing(opened, ops, dtype, quantization or dtype).pack()
     packed = time.monotonic()
     phases_ms = {
         "open and check": 1e3 * (checked - started),
@@ -106,20 +116,23 @@ class _Matrix(NamedTuple):
 class _Packing:
     """Reads matrices in other threads, packs them in this one, in the order of the layers."""
 
-    def __init__(self, opened: _Opened, ops: Ops, dtype: str) -> None:
+    def __init__(self, opened: _Opened, ops: Ops, dtype: str, packed_as: str) -> None:
         self._config, self._store, self._names, self._rope_divisors = opened
         self._ops = ops
         self._dtype = dtype
+        self._packed_as = packed_as
 
     def pack(self) -> DecoderWeights:
         config, names = self._config, self._names
         with ThreadPoolExecutor(_AHEAD, thread_name_prefix="headway-load") as pool:
             matrices = _read_ahead(pool, self._read_matrix, self._matrices())
-            linears = (self._ops.pack_linear(*matrix, self._dtype) for matrix in matrices)
+            linears = (self._ops.pack_linear(*matrix, self._packed_as) for matrix in matrices)
             layers = tuple(self._layer(index, linears) for index in range(config.num_layers))
             lm_head = next(linears)
         return DecoderWeights(
-            embedding=_owned(self._scaled(names.embedding, config.embedding_multiplier)),
+            embedding=_owned(
+                self._scaled(names.embedding, config.embedding_multiplier, self._dtype)
+            ),
             layers=layers,
             final_norm=self._vector(names.final_norm),
             lm_head=lm_head,
@@ -161,17 +174,25 @@ class _Packing:
         )
 
     def _read_matrix(self, matrix: _Matrix) -> tuple[Raw, F32 | None]:
-        weights = [self._scaled(name, matrix.scale) for name in matrix.parts]
+        dtype = self._matrix_dtype(matrix)
+        weights = [self._scaled(name, matrix.scale, dtype) for name in matrix.parts]
         weight = weights[0] if len(weights) == 1 else np.concatenate(weights)
         if not matrix.has_bias:
             return weight, None
         bias = np.concatenate([self._vector(bias_of(name)) for name in matrix.parts])
         return weight, bias * np.float32(matrix.scale)
 
-    def _scaled(self, name: str, scale: float) -> Raw:
+    def _matrix_dtype(self, matrix: _Matrix) -> str:
+        """What a matrix is read as before it is packed: rounded once, not twice."""
+        if self._packed_as == self._dtype:
+            return self._dtype
+        is_exact = all(self._store.exact_dtype(name) == "bfloat16" for name in matrix.parts)
+        return "bfloat16" if is_exact and matrix.scale == 1.0 else "float32"
+
+    def _scaled(self, name: str, scale: float, dtype: str) -> Raw:
         if scale == 1.0:
-            return np.ascontiguousarray(self._store.read(name, self._dtype))
-        return as_dtype(self._vector(name) * np.float32(scale), self._dtype)
+            return np.ascontiguousarray(self._store.read(name, dtype))
+        return as_dtype(self._vector(name) * np.float32(scale), dtype)
 
     def _vector(self, name: str) -> F32:
         # Copied: a small array must not keep a whole mapped file open.

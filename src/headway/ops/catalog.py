@@ -63,7 +63,9 @@ def linear_run(ops: Ops, inputs: Inputs) -> np.ndarray:
     return out
 
 
-def linear_bound(inputs: Inputs) -> np.ndarray:
+def linear_bound(inputs: Inputs) -> np.ndarray | float:
+    if inputs["dtype"] == "int8":
+        return 0.0  # whole numbers are exact, and the scales are applied in one order
     x, weight = inputs["x"], inputs["weight"]
     if inputs["dtype"] == "bfloat16":
         x, weight = round_to_bf16(x), round_to_bf16(weight)
@@ -78,7 +80,7 @@ LINEAR = OpSpec(
     name="linear",
     shapes=tuple(
         {"m": m, "n": n, "k": k, "dtype": dtype, "bias": bias, "accumulate": accumulate}
-        for dtype in ("float32", "bfloat16")
+        for dtype in ("float32", "bfloat16", "int8")
         for m, n, k, bias, accumulate in (
             (1, 1, 1, False, False),
             (3, 17, 2, True, False),

@@ -36,8 +36,9 @@ class PackedLinear:
     bias: F32 | None
     out_features: int
     in_features: int
-    dtype: str  # "float32" or "bfloat16"
+    dtype: str  # "float32", "bfloat16" or "int8"
     layout: str  # format tag: a kernel refuses another's layout
+    scales: F32 | None = None  # [out_features] of int8: weight = scale * whole number
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +112,17 @@ class Ops(Protocol):
         ...
 
     def pack_linear(self, weight: Raw, bias: F32 | None, dtype: str) -> PackedLinear:
-        """Pack `weight` [N, K] (float32, or uint16 as bfloat16) for `linear`, stored as `dtype`."""
+        """Pack `weight` [N, K] (float32, or uint16 as bfloat16) for `linear`, stored as `dtype`.
+
+        "int8" scales each row so that its largest magnitude is 127 and rounds to whole numbers.
+        """
         ...
 
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
-        """out[M, N] = x[M, K] @ weight.T + bias; with `accumulate`, out += that. No aliasing."""
+        """out[M, N] = x[M, K] @ weight.T + bias; with `accumulate`, out += that. No aliasing.
+
+        An int8 weight sees x as int8, too, each 64 elements of a row scaled by their largest.
+        """
         ...
 
     def embed(self, table: Raw, token_ids: I32, out: F32) -> None:

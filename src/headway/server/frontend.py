@@ -76,7 +76,7 @@ class Frontend:
         if mode in ("none", "custom"):
             return self.settings.fingerprint_value
         facts = self.client.facts
-        full = f"headway-{facts.backend}-{facts.dtype}".replace("/", "-")
+        full = f"headway-{facts.backend}-{facts.precision}".replace("/", "-")
         if mode == "hash":
             return f"headway-{hashlib.sha256(full.encode()).hexdigest()[:8]}"
         return full

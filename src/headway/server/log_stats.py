@@ -90,7 +90,7 @@ def start_lines(facts: EngineFacts, stop_ids: Sequence[str]) -> list[str]:
     stops = "; ".join(stop_ids)
     phases = ", ".join(f"{name} {ms:.0f} ms" for name, ms in facts.phases_ms.items())
     return [
-        f"Model {facts.model}: {facts.dtype} on {facts.backend} ({facts.backend_reason})",
+        f"Model {facts.model}: {facts.precision} on {facts.backend} ({facts.backend_reason})",
         f"CPU KV cache size: {num_tokens:,} tokens ({facts.kv_cache_dtype}, "
         f"{num_tokens * facts.kv_bytes_per_token / 2**20:,.0f} MiB)",
         f"Maximum concurrency for {facts.max_model_len:,} tokens per request: {fit:.2f}x",

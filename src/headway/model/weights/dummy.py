@@ -22,6 +22,9 @@ class DummyStore:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return self._shapes
 
+    def exact_dtype(self, name: str) -> str:
+        return "float32"
+
     def read(self, name: str, dtype: str) -> Raw:
         shape = self._shapes[name]
         random = np.random.default_rng(zlib.crc32(name.encode()))

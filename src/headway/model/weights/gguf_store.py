@@ -27,6 +27,9 @@ class GGUFStore:
         tensors = self._file.tensors.values()
         return {t.name: t.shape for t in tensors if t.name != _ROPE_DIVISORS}
 
+    def exact_dtype(self, name: str) -> str:
+        return "bfloat16" if self._file.tensors[name].type_name == "BF16" else "float32"
+
     def read(self, name: str, dtype: str) -> Raw:
         values = self._file.tensors[name].read(dtype)
         if self._permuted and ".attn_q." in name:

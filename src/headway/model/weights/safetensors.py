@@ -52,6 +52,9 @@ class SafetensorsStore:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: tensor.shape for name, tensor in self._tensors.items()}
 
+    def exact_dtype(self, name: str) -> str:
+        return "bfloat16" if self._tensors[name].dtype == "BF16" else "float32"
+
     def read(self, name: str, dtype: str) -> Raw:
         tensor = self._tensors[name]
         if tensor.dtype not in _DTYPES:

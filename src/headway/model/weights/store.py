@@ -32,6 +32,10 @@ class TensorStore(Protocol):
         """
         ...
 
+    def exact_dtype(self, name: str) -> str:
+        """ "bfloat16" where the tensor is stored so, else "float32": what `read` need not round."""
+        ...
+
 
 def map_file(path: Path) -> npt.NDArray[np.uint8]:
     """The file's bytes, read by the system when touched. Raises ModelError."""

@@ -6,11 +6,13 @@ Array = npt.NDArray[Any]
 
 LAYOUT_F32: str
 LAYOUT_BF16: str
+LAYOUT_INT8: str
 
 def available_isas() -> list[str]: ...
 def known_isas() -> list[str]: ...
 def num_allowed_cpus() -> int: ...
 def packed_words(out_features: int, in_features: int, is_bf16: bool, /) -> int: ...
+def packed_int8_words(out_features: int, in_features: int, /) -> int: ...
 
 class Backend:
     def __init__(self, isa: str, num_threads: int) -> None: ...
@@ -27,6 +29,18 @@ class Backend:
         out_features: int,
         in_features: int,
         layout: str,
+        out: Array,
+        accumulate: bool,
+        /,
+    ) -> None: ...
+    def pack_linear_int8(self, weight: Array, packed: Array, scales: Array, /) -> None: ...
+    def linear_int8(
+        self,
+        x: Array,
+        packed: Array,
+        scales: Array | None,
+        bias: Array | None,
+        in_features: int,
         out: Array,
         accumulate: bool,
         /,

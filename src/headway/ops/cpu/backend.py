@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headway.ops import cache as kv_cache
+from headway.ops import checks
 from headway.ops.cpu import _native
 from headway.ops.cpu.packing import pack_linear
 from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch
@@ -54,6 +55,9 @@ class CpuOps:
         return pack_linear(self._native, weight, bias, dtype)
 
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
+        if weight.layout == _native.LAYOUT_INT8:
+            self._linear_int8(x, weight, out, accumulate)
+            return
         self._native.linear(
             x,
             weight.data,
@@ -63,6 +67,12 @@ class CpuOps:
             weight.layout,
             out,
             accumulate,
+        )
+
+    def _linear_int8(self, x: F32, weight: PackedLinear, out: F32, accumulate: bool) -> None:
+        checks.need_scales(weight)
+        self._native.linear_int8(
+            x, weight.data, weight.scales, weight.bias, weight.in_features, out, accumulate
         )
 
     def embed(self, table: Raw, token_ids: I32, out: F32) -> None:

@@ -9,15 +9,31 @@ from headway.ops.cache import STORED_AS, aligned_zeros
 from headway.ops.cpu import _native
 from headway.ops.interface import F32, PackedLinear, Raw
 
-LAYOUTS = {"float32": _native.LAYOUT_F32, "bfloat16": _native.LAYOUT_BF16}
+LAYOUTS = {
+    "float32": _native.LAYOUT_F32,
+    "bfloat16": _native.LAYOUT_BF16,
+    "int8": _native.LAYOUT_INT8,
+}
 
 
 def pack_linear(native: _native.Backend, weight: Raw, bias: F32 | None, dtype: str) -> PackedLinear:
     """Pack `weight` [N, K], float32 or bfloat16 in uint16, into panels of `dtype`."""
     checks.need_weight(weight, bias, dtype)
+    if dtype == "int8":
+        return _pack_int8(native, weight, bias)
     out_features, in_features = weight.shape
     is_bf16 = dtype == "bfloat16"
     words = _native.packed_words(out_features, in_features, is_bf16)
     packed = aligned_zeros((words * 2 if is_bf16 else words,), STORED_AS[dtype])
     native.pack_linear(np.ascontiguousarray(weight), is_bf16, packed)
     return PackedLinear(packed, bias, out_features, in_features, dtype, LAYOUTS[dtype])
+
+
+def _pack_int8(native: _native.Backend, weight: Raw, bias: F32 | None) -> PackedLinear:
+    out_features, in_features = weight.shape
+    packed = aligned_zeros((_native.packed_int8_words(out_features, in_features),), np.int32)
+    scales = np.empty(out_features, np.float32)
+    native.pack_linear_int8(np.ascontiguousarray(weight), packed, scales)
+    return PackedLinear(
+        packed, bias, out_features, in_features, "int8", _native.LAYOUT_INT8, scales
+    )

@@ -9,7 +9,16 @@ from headway.ops import checks
 from headway.ops.bfloat16 import as_float32, to_bf16
 from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch
 from headway.ops.reference import argmax as argmax_twin
-from headway.ops.reference import attention, embed, linear, log_softmax, rms_norm, rope, silu_mul
+from headway.ops.reference import (
+    attention,
+    embed,
+    linear,
+    linear_int8,
+    log_softmax,
+    rms_norm,
+    rope,
+    silu_mul,
+)
 from headway.ops.reference import sample as sample_twin
 
 LAYOUT = "reference/rows/v1"
@@ -37,12 +46,16 @@ class ReferenceOps:
     def pack_linear(self, weight: Raw, bias: F32 | None, dtype: str) -> PackedLinear:
         checks.need_weight(weight, bias, dtype)
         rows = np.ascontiguousarray(as_float32(weight))
+        if dtype == "int8":
+            whole, scales = linear_int8.quantize_rows(rows)
+            return PackedLinear(whole, bias, len(rows), rows.shape[1], dtype, LAYOUT, scales)
         data: Raw = to_bf16(rows) if dtype == "bfloat16" else rows
         return PackedLinear(data, bias, weight.shape[0], weight.shape[1], dtype, LAYOUT)
 
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
         checks.need_linear(x, weight, out, LAYOUT)
-        linear.linear(x, weight, out, accumulate=accumulate)
+        multiply = linear_int8.linear if weight.dtype == "int8" else linear.linear
+        multiply(x, weight, out, accumulate=accumulate)
 
     def embed(self, table: Raw, token_ids: I32, out: F32) -> None:
         checks.need_embed(table, token_ids, out)

@@ -1,0 +1,33 @@
+"""What int8 weights cost on a real model and a real text, against bfloat16 in the same run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway import LLM, SamplingParams
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+TEXT = (Path(__file__).parent / "lamplighter.txt").read_text()
+
+
+def scores(quantization: str | None) -> tuple[np.ndarray, list[int]]:
+    """Log probabilities of the text's tokens, and the likeliest token at each position."""
+    llm = LLM(quantization=quantization, kv_cache_memory_bytes=1 << 28)
+    params = SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=1)
+    output = llm.generate([TEXT], params, use_tqdm=False)[0]
+    entries = output.prompt_logprobs[1:]
+    own = [e[i].logprob for e, i in zip(entries, output.prompt_token_ids[1:], strict=True)]
+    return np.array(own), [next(i for i, one in e.items() if one.rank == 1) for e in entries]
+
+
+def test_int8_stays_close_to_bfloat16():
+    logprobs, likeliest = scores(None)
+    found, found_likeliest = scores("int8")
+    assert len(logprobs) > 1000
+    perplexity, found_perplexity = np.exp(-logprobs.mean()), np.exp(-found.mean())
+    assert found_perplexity == pytest.approx(perplexity, rel=0.02)
+    assert np.mean(np.equal(likeliest, found_likeliest)) > 0.91
