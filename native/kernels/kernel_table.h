@@ -61,6 +61,8 @@ struct LogSoftmaxArgs {
 struct KernelTable {
   void (*linear_f32)(const LinearArgs&, Range rows, Range panels);
   void (*linear_bf16)(const LinearArgs&, Range rows, Range panels);
+  void (*round_bf16)(const float* from, size_t count, uint32_t* to);  // a row of x for linear_bf16
+  size_t bf16_parts;  // words that it makes of a pair
   void (*attention_f32)(const AttentionArgs&, const AttentionItem&);
   void (*attention_bf16)(const AttentionArgs&, const AttentionItem&);
   void (*rms_norm)(const RmsNormArgs&, Range rows);
@@ -79,6 +81,7 @@ struct KernelTable {
 namespace HEADWAY_ISA {
 void linear_f32(const LinearArgs&, Range rows, Range panels);
 void linear_bf16(const LinearArgs&, Range rows, Range panels);
+void round_bf16(const float* from, size_t count, uint32_t* to);
 void attention_f32(const AttentionArgs&, const AttentionItem&);
 void attention_bf16(const AttentionArgs&, const AttentionItem&);
 void rms_norm(const RmsNormArgs&, Range rows);

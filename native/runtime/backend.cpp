@@ -53,19 +53,21 @@ void Backend::linear(const LinearCall& call) {
   });
 }
 
-// The rows rounded to bfloat16 and filled up with zeros to `steps` pairs. Valid until the next call on
-// this thread.
+// The rows rounded to bfloat16 and filled up with zeros to `steps` pairs, as the kernel reads them.
+// Valid until the next call on this thread.
 const uint32_t* Backend::as_bf16_words(const float* x, size_t rows, size_t in_features, size_t steps) {
-  thread_local AlignedBuffer<uint16_t> buffer;
-  uint16_t* words = buffer.at_least(rows * steps * 2);
+  thread_local AlignedBuffer<uint32_t> buffer;
+  const size_t width = steps * kernels_.bf16_parts;
+  const size_t used = kernels_.bf16_parts == 2 ? in_features : (in_features + 1) / 2;
+  uint32_t* words = buffer.at_least(rows * width);
   for_ranges(rows, in_features, [&](Range range) {
     for (size_t row = range.begin; row < range.end; ++row) {
-      uint16_t* to = words + row * steps * 2;
-      kernels_.narrow(x + row * in_features, in_features, to);
-      std::memset(to + in_features, 0, (steps * 2 - in_features) * sizeof *to);
+      uint32_t* to = words + row * width;
+      kernels_.round_bf16(x + row * in_features, in_features, to);
+      std::memset(to + used, 0, (width - used) * sizeof *to);
     }
   });
-  return reinterpret_cast<const uint32_t*>(words);
+  return words;
 }
 
 void Backend::embed(const EmbedArgs& args, size_t rows) {

@@ -35,6 +35,11 @@ uint64_t saved_state() {
   return static_cast<uint64_t>(high) << 32 | low;
 }
 
+bool is_intel() {
+  const Registers vendor = cpuid(0, 0);
+  return vendor.b == signature_INTEL_ebx && vendor.c == signature_INTEL_ecx && vendor.d == signature_INTEL_edx;
+}
+
 bool may_use_tiles() {
 #if defined(__linux__) && defined(SYS_arch_prctl)
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
@@ -54,6 +59,7 @@ CpuFeatures detect() {
   found.avx512 = found.avx2 && (state & kAvx512State) == kAvx512State && bit(extended.b, 16) &&
                  bit(extended.b, 17) && bit(extended.b, 30) && bit(extended.b, 31);
   found.avx512_bf16 = found.avx512 && bit(more.a, 5);
+  found.slow_bf16_dot = is_intel();
   found.amx_bf16 = found.avx512_bf16 && (state & kTileState) == kTileState && bit(extended.d, 22) &&
                    bit(extended.d, 24) && may_use_tiles();
   return found;

@@ -7,6 +7,7 @@ struct CpuFeatures {
   bool avx2 = false;         // with FMA
   bool avx512 = false;       // F, BW, DQ and VL
   bool avx512_bf16 = false;
+  bool slow_bf16_dot = false;  // the dot product of pairs is slower than two float32 FMAs
   bool amx_bf16 = false;     // tiles, with permission to use them
 };
 

@@ -22,29 +22,40 @@ HEADWAY_DECLARE(amx)
 #endif
 #undef HEADWAY_DECLARE
 
-const std::vector<IsaChoice>& isa_choices() {
-  const CpuFeatures& cpu = cpu_features();
-  static const std::vector<IsaChoice> choices = {
+namespace {
+
 #if defined(HEADWAY_HAS_amx)
-      {"amx", &amx::kernel_table, cpu.amx_bf16},
+constexpr const KernelTable* kAmx = &amx::kernel_table;
 #else
-      {"amx", nullptr, cpu.amx_bf16},
+constexpr const KernelTable* kAmx = nullptr;
 #endif
 #if defined(HEADWAY_HAS_avx512_bf16)
-      {"avx512_bf16", &avx512_bf16::kernel_table, cpu.avx512_bf16},
+constexpr const KernelTable* kAvx512Bf16 = &avx512_bf16::kernel_table;
 #else
-      {"avx512_bf16", nullptr, cpu.avx512_bf16},
+constexpr const KernelTable* kAvx512Bf16 = nullptr;
 #endif
 #if defined(HEADWAY_HAS_avx2)
-      {"avx512", &avx512::kernel_table, cpu.avx512},
-      {"avx2", &avx2::kernel_table, cpu.avx2},
+constexpr const KernelTable *kAvx512 = &avx512::kernel_table, *kAvx2 = &avx2::kernel_table;
 #else
-      {"avx512", nullptr, cpu.avx512},
-      {"avx2", nullptr, cpu.avx2},
+constexpr const KernelTable *kAvx512 = nullptr, *kAvx2 = nullptr;
 #endif
+
+std::vector<IsaChoice> all_choices(const CpuFeatures& cpu) {
+  const IsaChoice with_dot{"avx512_bf16", kAvx512Bf16, cpu.avx512_bf16}, with_fma{"avx512", kAvx512, cpu.avx512};
+  return {
+      {"amx", kAmx, cpu.amx_bf16},
+      cpu.slow_bf16_dot ? with_fma : with_dot,
+      cpu.slow_bf16_dot ? with_dot : with_fma,
+      {"avx2", kAvx2, cpu.avx2},
       {"portable", &portable::kernel_table, true},
       {"amx_emulated", &amx_emulated::kernel_table, true},
   };
+}
+
+}  // namespace
+
+const std::vector<IsaChoice>& isa_choices() {
+  static const std::vector<IsaChoice> choices = all_choices(cpu_features());
   return choices;
 }
 

@@ -32,25 +32,6 @@ struct Tile {
   float scale;
 };
 
-void round_words(const float* from, size_t count, uint32_t* to, F32Words) {
-  __builtin_memcpy(to, from, count * sizeof(float));
-}
-
-void round_words(const float* from, size_t count, uint32_t* to, Bf16Words) {
-  for (size_t i = 0; i < count / 2; ++i) {
-    to[i] = to_bf16(from[2 * i]) | static_cast<uint32_t>(to_bf16(from[2 * i + 1])) << 16;
-  }
-}
-
-// The weights as they will be multiplied, so that they are summed as such, too.
-HEADWAY_INLINE f32x16 rounded(f32x16 v, F32Words) { return v; }
-HEADWAY_INLINE f32x16 rounded(f32x16 v, Bf16Words) {
-  alignas(64) float lanes[kLanes];
-  store(lanes, v);
-  for (float& lane : lanes) lane = from_bf16(to_bf16(lane));
-  return load_f32(lanes);
-}
-
 // Scaled scores of R rows against the 16 keys of a tile. Step i goes to chain i mod kChains.
 template <class Words, size_t R>
 HEADWAY_INLINE void score(const Row* rows, const Tile& tile, f32x16* scores) {
@@ -65,8 +46,12 @@ HEADWAY_INLINE void score(const Row* rows, const Tile& tile, f32x16* scores) {
   const auto add_step = [&](size_t step, size_t chain) __attribute__((always_inline)) {
     const u32x16 key = load_u32(keys + step * kTileTokens);
     HEADWAY_UNROLL
-    for (size_t r = 0; r < R; ++r)
-      chains[r][chain] = Words::multiply_add(chains[r][chain], rows[r].query[step], key);
+    for (size_t part = 0; part < Words::kParts; ++part) {
+      HEADWAY_UNROLL
+      for (size_t r = 0; r < R; ++r)
+        chains[r][chain] =
+            Words::multiply_add(chains[r][chain], rows[r].query + step * Words::kParts, key, part);
+    }
   };
   size_t step = 0;
   for (; step + kChains <= steps; step += kChains) {
@@ -91,14 +76,14 @@ HEADWAY_INLINE void reweigh(Row& row, f32x16 scores, u32x16 visible, size_t head
   alignas(64) float correction[kLanes];
   store(correction, exp(broadcast(row.largest - largest)));
   f32x16 weights = select(visible, exp(scores - broadcast(largest)), broadcast(0.0f));
-  weights = rounded(weights, Words{});
+  weights = Words::rounded(weights);  // as they will be multiplied, so that they are summed as such
   row.largest = largest;
   row.total = row.total * correction[0] + sum_lanes(weights);
   const f32x16 factor = broadcast(correction[0]);
   for (size_t d = 0; d < head_dim; d += kLanes) store(row.sums + d, load_f32(row.sums + d) * factor);
   alignas(64) float lanes[kLanes];
   store(lanes, weights);
-  round_words(lanes, kTileTokens, row.weights, Words{});
+  Words::round(lanes, kTileTokens, row.weights);
 }
 
 // sums += weights * values over the words [begin, end) of a tile, in order.
@@ -110,8 +95,11 @@ HEADWAY_INLINE void add_values(Row* rows, size_t begin, size_t end, size_t d, Lo
   for (size_t word = begin; word < end; ++word) {
     const u32x16 value = load(word);
     HEADWAY_UNROLL
-    for (size_t r = 0; r < R; ++r)
-      sums[r] = Words::multiply_add(sums[r], rows[r].weights[word], value);
+    for (size_t part = 0; part < Words::kParts; ++part) {
+      HEADWAY_UNROLL
+      for (size_t r = 0; r < R; ++r)
+        sums[r] = Words::multiply_add(sums[r], rows[r].weights + word * Words::kParts, value, part);
+    }
   }
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) store(rows[r].sums + d, sums[r]);
@@ -194,7 +182,7 @@ size_t first_visible(const AttentionArgs& args, size_t token) {
 template <class Words>
 void start_row(const AttentionArgs& args, size_t token, size_t head, Row& row) {
   const float* query = args.qkv + token * args.qkv_width + head * args.head_dim;
-  round_words(query, args.head_dim, row.query, Words{});
+  Words::round(query, args.head_dim, row.query);
   __builtin_memset(row.sums, 0, sizeof row.sums);
   row.largest = -__builtin_inff();
   row.total = 0;

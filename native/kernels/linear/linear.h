@@ -23,7 +23,7 @@ struct Range {
 };
 
 struct LinearArgs {
-  const uint32_t* x;  // [rows][steps] words; bfloat16 pairs already rounded
+  const uint32_t* x;  // [rows][steps][parts] words, rounded to the weight's dtype (simd/words.h)
   const uint32_t* weight;
   const float* bias;  // or null
   float* out;         // [rows][out_features]

@@ -130,6 +130,13 @@ HEADWAY_INLINE void store(void* to, f32x16 v, size_t count) {
   __builtin_memcpy(to, lanes, count * 4);
 }
 
+HEADWAY_INLINE void store(void* to, u32x16 v, size_t count) {
+  if (count >= kLanes) return store(to, v);
+  alignas(64) uint32_t lanes[kLanes];
+  store(lanes, v);
+  __builtin_memcpy(to, lanes, count * 4);
+}
+
 HEADWAY_INLINE f32x16 broadcast(float value) {
   f32x16 v;
   // - 0 keeps every value, -0 too
@@ -157,6 +164,11 @@ HEADWAY_INLINE u32x16 as_u32(f32x16 v) {
 
 HEADWAY_INLINE u32x16 shift_left(u32x16 v, int bits) {
   HEADWAY_EACH_PART(v.part[i] = v.part[i] << bits)
+  return v;
+}
+
+HEADWAY_INLINE u32x16 shift_right(u32x16 v, int bits) {
+  HEADWAY_EACH_PART(v.part[i] = v.part[i] >> bits)
   return v;
 }
 
