@@ -12,6 +12,7 @@
 #endif
 
 #define HEADWAY_INLINE static inline __attribute__((always_inline))
+#define HEADWAY_MEMBER inline __attribute__((always_inline))
 #define HEADWAY_UNROLL _Pragma("GCC unroll 16")
 
 namespace headway::HEADWAY_ISA {
@@ -206,6 +207,12 @@ HEADWAY_INLINE u32x16 to_int(f32x16 v) {
   HEADWAY_EACH_PART(result.part[i] = (u32_part)__builtin_convertvector(v.part[i], i32_part))
   return result;
 }
+
+inline constexpr size_t kLineBytes = 64;  // of a cache
+
+// A hint that may point anywhere.
+HEADWAY_INLINE void prefetch(const void* line) { __builtin_prefetch(line, 0, 3); }
+HEADWAY_INLINE void prefetch_to_l2(const void* line) { __builtin_prefetch(line, 0, 2); }
 
 // The sum and the maximum of all lanes, always by the same tree.
 HEADWAY_INLINE float sum_lanes(f32x16 v) {
