@@ -214,23 +214,36 @@ inline constexpr size_t kLineBytes = 64;  // of a cache
 HEADWAY_INLINE void prefetch(const void* line) { __builtin_prefetch(line, 0, 3); }
 HEADWAY_INLINE void prefetch_to_l2(const void* line) { __builtin_prefetch(line, 0, 2); }
 
-// The sum and the maximum of all lanes, always by the same tree.
+HEADWAY_INLINE float first_lane(f32x16 v) { return v.part[0][0]; }
+
+// Lanes [width, 2 width) of a register brought to [0, width); the rest is not looked at.
+HEADWAY_INLINE f32_part upper_lanes(f32_part v, int width) {
+  i32_part from;
+  for (size_t i = 0; i < kPartLanes; ++i) from[i] = static_cast<int32_t>((i + static_cast<size_t>(width)) % kPartLanes);
+  return __builtin_shuffle(v, from);
+}
+
+// The sum and the maximum of all lanes, always by the same tree: each lane of the lower half with
+// its fellow of the upper, until one is left. The candidate comes from above: it loses if it is NaN.
 HEADWAY_INLINE float sum_lanes(f32x16 v) {
-  alignas(64) float lanes[kLanes];
-  store(lanes, v);
-  for (size_t width = kLanes / 2; width > 0; width /= 2) {
-    for (size_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  }
-  return lanes[0];
+  if constexpr (kParts == 4) v.part[0] = (v.part[0] + v.part[2 % kParts]) + (v.part[1 % kParts] + v.part[3 % kParts]);
+  if constexpr (kParts == 2) v.part[0] = v.part[0] + v.part[1 % kParts];
+  f32_part sum = v.part[0];
+  HEADWAY_UNROLL
+  for (int width = kPartLanes / 2; width > 0; width /= 2) sum = sum + upper_lanes(sum, width);
+  return sum[0];
 }
 
 HEADWAY_INLINE float max_lane(f32x16 v) {
-  alignas(64) float lanes[kLanes];
-  store(lanes, v);
-  for (size_t width = kLanes / 2; width > 0; width /= 2) {
-    for (size_t i = 0; i < width; ++i) lanes[i] = lanes[i + width] > lanes[i] ? lanes[i + width] : lanes[i];
+  const auto best_of = [](f32_part a, f32_part b) __attribute__((always_inline)) { return b > a ? b : a; };
+  if constexpr (kParts == 4) {
+    v.part[0] = best_of(best_of(v.part[0], v.part[2 % kParts]), best_of(v.part[1 % kParts], v.part[3 % kParts]));
   }
-  return lanes[0];
+  if constexpr (kParts == 2) v.part[0] = best_of(v.part[0], v.part[1 % kParts]);
+  f32_part best = v.part[0];
+  HEADWAY_UNROLL
+  for (int width = kPartLanes / 2; width > 0; width /= 2) best = best_of(best, upper_lanes(best, width));
+  return best[0];
 }
 
 }  // namespace headway::HEADWAY_ISA

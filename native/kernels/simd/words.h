@@ -1,7 +1,7 @@
 // What a multiplication multiplies: 32-bit words, each one float32 or a pair of bfloat16 along K.
 //
 // The right operand is a vector of such words. The left one is broadcast from memory, where `round`
-// has put `kParts` words for each word of the right. Without a dot product of pairs a bfloat16 is
+// (or `put`, for sixteen that are rounded already) leaves `kParts` words for each word of the right. Without a dot product of pairs a bfloat16 is
 // widened in registers: its even element (low half) is part 0 and is added first.
 #pragma once
 
@@ -29,6 +29,7 @@ struct F32Words {
   HEADWAY_INLINE void round(const float* from, size_t count, uint32_t* to) {
     __builtin_memcpy(to, from, count * sizeof(float));
   }
+  HEADWAY_INLINE void put(f32x16 rounded, uint32_t* to) { store(to, rounded); }
 };
 
 struct Bf16Parts {
@@ -44,6 +45,7 @@ struct Bf16Parts {
       store(to + i, as_u32(round_to_bf16(load_f32(from + i, count - i, 0.0f))), count - i);
     }
   }
+  HEADWAY_INLINE void put(f32x16 rounded, uint32_t* to) { store(to, rounded); }
 };
 
 // Pairs on the left too: what one instruction for both products takes, and what AMX tiles take.
@@ -64,6 +66,11 @@ struct Bf16Pairs {
       to[i / 2] = to_bf16(from[i]) | static_cast<uint32_t>(to_bf16(from[i + 1])) << 16;
     }
     if (count % 2 == 1) to[count / 2] = to_bf16(from[count - 1]);
+  }
+  HEADWAY_INLINE void put(f32x16 rounded, uint32_t* to) {
+    alignas(64) float lanes[kLanes];
+    store(lanes, rounded);
+    round(lanes, kLanes, to);
   }
 };
 
