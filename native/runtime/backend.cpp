@@ -44,12 +44,17 @@ void Backend::linear(const LinearCall& call) {
   const LinearArgs args{x, call.weight, call.bias, call.out, call.rows, steps, call.out_features, call.accumulate};
   const auto kernel = call.is_bf16 ? kernels_.linear_bf16 : kernels_.linear_f32;
   const size_t panels = panels_of(call.out_features);
-  const size_t panel_tasks = tasks_for(panels, call.rows * steps * kPanelColumns, num_threads());
+  // Few rows read panels side by side: pieces are whole groups of them.
+  const size_t group = call.rows <= kMaxFewRows ? kPanelsSideBySide : 1;
+  const size_t groups = (panels + group - 1) / group;
+  const size_t panel_tasks = tasks_for(groups, call.rows * steps * kPanelColumns * group, num_threads());
   // Few panels and many threads: cut the rows, too.
   const size_t wanted = panel_tasks < num_threads() ? num_threads() / panel_tasks : 1;
   const size_t row_tasks = std::clamp<size_t>(call.rows / kMinRowsPerTask, 1, wanted);
   pool_.run(panel_tasks * row_tasks, [&](size_t task) {
-    kernel(args, piece(call.rows, task % row_tasks, row_tasks), piece(panels, task / row_tasks, panel_tasks));
+    const Range part = piece(groups, task / row_tasks, panel_tasks);
+    kernel(args, piece(call.rows, task % row_tasks, row_tasks),
+           {part.begin * group, std::min(part.end * group, panels)});
   });
 }
 

@@ -13,12 +13,11 @@ namespace headway::HEADWAY_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr size_t kMaxRows = 12, kMaxVectors = 8;
+constexpr size_t kMaxRows = 12, kMaxVectors = kPanelsSideBySide * 2;
 #else
 constexpr size_t kMaxRows = 4, kMaxVectors = 2;
 #endif
 constexpr size_t kVectorsPerPanel = kPanelColumns / kLanes;
-constexpr size_t kLeadSteps = 16;  // how far ahead such a block asks for its own weights
 
 // How many vectors such a block has: the fewer rows, the more loads must be in flight.
 constexpr size_t wide_vectors(size_t rows) { return rows <= 2 ? kMaxVectors : kMaxVectors / 2; }
@@ -29,8 +28,11 @@ const uint32_t* vector_start(const LinearArgs& args, size_t vector) {
   return args.weight + panel * args.steps * kPanelColumns + part * kLanes;
 }
 
-// What a block asks memory for while it computes. Each vector's own stream, kLeadSteps ahead:
+// What a block asks memory for while it computes. The streams of its own V vectors, so far ahead that
+// 8 kB are on the way:
+template <size_t V>
 struct OwnStreams {
+  static constexpr size_t kLeadSteps = 128 / V;
   HEADWAY_MEMBER void word(const uint32_t* at) const { prefetch(at + kLeadSteps * kPanelColumns); }
   HEADWAY_MEMBER void step(size_t) const {}
 };
@@ -96,9 +98,11 @@ template <class Words, size_t R>
 void few_rows(const LinearArgs& args, size_t row, Range vectors) {
   constexpr size_t kWide = wide_vectors(R);
   size_t vector = vectors.begin;
-  for (; vector + kWide <= vectors.end; vector += kWide) block<Words, R, kWide>(args, row, vector, OwnStreams{});
+  for (; vector + kWide <= vectors.end; vector += kWide) {
+    block<Words, R, kWide>(args, row, vector, OwnStreams<kWide>{});
+  }
   for (; vector < vectors.end; vector += kManyVectors) {
-    block<Words, R, kManyVectors>(args, row, vector, OwnStreams{});
+    block<Words, R, kManyVectors>(args, row, vector, OwnStreams<kManyVectors>{});
   }
 }
 
