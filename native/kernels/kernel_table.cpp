@@ -1,11 +1,21 @@
 #include "kernels/kernel_table.h"
 
+#include "kernels/simd/words.h"
+
 namespace headway::HEADWAY_ISA {
+
+#if defined(HEADWAY_TILES)
+constexpr size_t kBf16Parts = Bf16Pairs::kParts;
+#else
+constexpr size_t kBf16Parts = Bf16Words::kParts;
+#endif
 
 extern const KernelTable kernel_table;
 const KernelTable kernel_table = {
     .linear_f32 = linear_f32,
     .linear_bf16 = linear_bf16,
+    .round_bf16 = round_bf16,
+    .bf16_parts = kBf16Parts,
     .linear_int8 = linear_int8,
     .quantize = quantize,
     .quantize_row = quantize_row,

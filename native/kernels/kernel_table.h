@@ -62,6 +62,8 @@ struct LogSoftmaxArgs {
 struct KernelTable {
   void (*linear_f32)(const LinearArgs&, Range rows, Range panels);
   void (*linear_bf16)(const LinearArgs&, Range rows, Range panels);
+  void (*round_bf16)(const float* from, size_t count, uint32_t* to);  // a row of x for linear_bf16
+  size_t bf16_parts;  // words that it makes of a pair
   void (*linear_int8)(const Int8LinearArgs&, Range rows, Range panels);
   float (*quantize)(const float* x, size_t count, int8_t* to);  // returns the scale
   void (*quantize_row)(const float* x, size_t count, const Int8Rows& rows, size_t row);
@@ -83,6 +85,7 @@ struct KernelTable {
 namespace HEADWAY_ISA {
 void linear_f32(const LinearArgs&, Range rows, Range panels);
 void linear_bf16(const LinearArgs&, Range rows, Range panels);
+void round_bf16(const float* from, size_t count, uint32_t* to);
 void linear_int8(const Int8LinearArgs&, Range rows, Range panels);
 float quantize(const float* x, size_t count, int8_t* to);
 void quantize_row(const float* x, size_t count, const Int8Rows& rows, size_t row);

@@ -49,12 +49,16 @@ void Backend::linear(const LinearCall& call) {
 template <class Function>
 void Backend::for_blocks(size_t rows, size_t out_features, size_t steps, const Function& function) {
   const size_t panels = panels_of(out_features);
-  const size_t panel_tasks = tasks_for(panels, rows * steps * kPanelColumns, num_threads());
+  // Few rows read panels side by side: pieces are whole groups of them.
+  const size_t group = rows <= kMaxFewRows ? kPanelsSideBySide : 1;
+  const size_t groups = (panels + group - 1) / group;
+  const size_t panel_tasks = tasks_for(groups, rows * steps * kPanelColumns * group, num_threads());
   // Few panels and many threads: cut the rows, too.
   const size_t wanted = panel_tasks < num_threads() ? num_threads() / panel_tasks : 1;
   const size_t row_tasks = std::clamp<size_t>(rows / kMinRowsPerTask, 1, wanted);
   pool_.run(panel_tasks * row_tasks, [&](size_t task) {
-    function(piece(rows, task % row_tasks, row_tasks), piece(panels, task / row_tasks, panel_tasks));
+    const Range part = piece(groups, task / row_tasks, panel_tasks);
+    function(piece(rows, task % row_tasks, row_tasks), {part.begin * group, std::min(part.end * group, panels)});
   });
 }
 
@@ -108,19 +112,21 @@ Int8Rows Backend::as_int8_rows(const float* x, size_t rows, size_t in_features) 
   return result;
 }
 
-// The rows rounded to bfloat16 and filled up with zeros to `steps` pairs. Valid until the next call on
-// this thread.
+// The rows rounded to bfloat16 and filled up with zeros to `steps` pairs, as the kernel reads them.
+// Valid until the next call on this thread.
 const uint32_t* Backend::as_bf16_words(const float* x, size_t rows, size_t in_features, size_t steps) {
-  thread_local AlignedBuffer<uint16_t> buffer;
-  uint16_t* words = buffer.at_least(rows * steps * 2);
+  thread_local AlignedBuffer<uint32_t> buffer;
+  const size_t width = steps * kernels_.bf16_parts;
+  const size_t used = kernels_.bf16_parts == 2 ? in_features : (in_features + 1) / 2;
+  uint32_t* words = buffer.at_least(rows * width);
   for_ranges(rows, in_features, [&](Range range) {
     for (size_t row = range.begin; row < range.end; ++row) {
-      uint16_t* to = words + row * steps * 2;
-      kernels_.narrow(x + row * in_features, in_features, to);
-      std::memset(to + in_features, 0, (steps * 2 - in_features) * sizeof *to);
+      uint32_t* to = words + row * width;
+      kernels_.round_bf16(x + row * in_features, in_features, to);
+      std::memset(to + used, 0, (width - used) * sizeof *to);
     }
   });
-  return reinterpret_cast<const uint32_t*>(words);
+  return words;
 }
 
 void Backend::embed(const EmbedArgs& args, size_t rows) {

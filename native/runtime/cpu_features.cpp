@@ -35,6 +35,11 @@ uint64_t saved_state() {
   return static_cast<uint64_t>(high) << 32 | low;
 }
 
+bool is_intel() {
+  const Registers vendor = cpuid(0, 0);
+  return vendor.b == signature_INTEL_ebx && vendor.c == signature_INTEL_ecx && vendor.d == signature_INTEL_edx;
+}
+
 bool may_use_tiles() {
 #if defined(__linux__) && defined(SYS_arch_prctl)
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
@@ -56,6 +61,7 @@ CpuFeatures detect() {
                  bit(extended.b, 17) && bit(extended.b, 30) && bit(extended.b, 31);
   found.avx512_vnni = found.avx512 && bit(extended.c, 11);
   found.avx512_bf16 = found.avx512_vnni && bit(more.a, 5);
+  found.slow_bf16_dot = is_intel();
   found.amx = found.avx512_bf16 && (state & kTileState) == kTileState && bit(extended.d, 22) &&
               bit(extended.d, 24) && bit(extended.d, 25) && may_use_tiles();
   return found;

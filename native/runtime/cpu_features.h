@@ -9,6 +9,7 @@ struct CpuFeatures {
   bool avx512 = false;       // F, BW, DQ and VL
   bool avx512_vnni = false;
   bool avx512_bf16 = false;  // with VNNI
+  bool slow_bf16_dot = false;  // the dot product of pairs is slower than two float32 FMAs
   bool amx = false;          // tiles of bfloat16 and int8, with permission to use them
 };
 

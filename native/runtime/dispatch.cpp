@@ -26,39 +26,48 @@ HEADWAY_DECLARE(amx)
 #endif
 #undef HEADWAY_DECLARE
 
-const std::vector<IsaChoice>& isa_choices() {
-  const CpuFeatures& cpu = cpu_features();
-  static const std::vector<IsaChoice> choices = {
+namespace {
+
 #if defined(HEADWAY_HAS_amx)
-      {"amx", &amx::kernel_table, cpu.amx},
+constexpr const KernelTable* kAmx = &amx::kernel_table;
 #else
-      {"amx", nullptr, cpu.amx},
+constexpr const KernelTable* kAmx = nullptr;
 #endif
 #if defined(HEADWAY_HAS_avx512_bf16)
-      {"avx512_bf16", &avx512_bf16::kernel_table, cpu.avx512_bf16},
+constexpr const KernelTable* kAvx512Bf16 = &avx512_bf16::kernel_table;
 #else
-      {"avx512_bf16", nullptr, cpu.avx512_bf16},
-#endif
-#if defined(HEADWAY_HAS_avx2)
-      {"avx512_vnni", &avx512_vnni::kernel_table, cpu.avx512_vnni},
-      {"avx512", &avx512::kernel_table, cpu.avx512},
-#else
-      {"avx512_vnni", nullptr, cpu.avx512_vnni},
-      {"avx512", nullptr, cpu.avx512},
+constexpr const KernelTable* kAvx512Bf16 = nullptr;
 #endif
 #if defined(HEADWAY_HAS_avx_vnni)
-      {"avx_vnni", &avx_vnni::kernel_table, cpu.avx_vnni},
+constexpr const KernelTable* kAvxVnni = &avx_vnni::kernel_table;
 #else
-      {"avx_vnni", nullptr, cpu.avx_vnni},
+constexpr const KernelTable* kAvxVnni = nullptr;
 #endif
 #if defined(HEADWAY_HAS_avx2)
-      {"avx2", &avx2::kernel_table, cpu.avx2},
+constexpr const KernelTable *kAvx512Vnni = &avx512_vnni::kernel_table, *kAvx512 = &avx512::kernel_table;
+constexpr const KernelTable* kAvx2 = &avx2::kernel_table;
 #else
-      {"avx2", nullptr, cpu.avx2},
+constexpr const KernelTable *kAvx512Vnni = nullptr, *kAvx512 = nullptr, *kAvx2 = nullptr;
 #endif
-      {"portable", &portable::kernel_table, true},
-      {"amx_emulated", &amx_emulated::kernel_table, true},
-  };
+
+std::vector<IsaChoice> all_choices(const CpuFeatures& cpu) {
+  const IsaChoice with_dot{"avx512_bf16", kAvx512Bf16, cpu.avx512_bf16};
+  std::vector<IsaChoice> choices = {{"amx", kAmx, cpu.amx}};
+  if (!cpu.slow_bf16_dot) choices.push_back(with_dot);
+  choices.push_back({"avx512_vnni", kAvx512Vnni, cpu.avx512_vnni});
+  choices.push_back({"avx512", kAvx512, cpu.avx512});
+  if (cpu.slow_bf16_dot) choices.push_back(with_dot);
+  choices.push_back({"avx_vnni", kAvxVnni, cpu.avx_vnni});
+  choices.push_back({"avx2", kAvx2, cpu.avx2});
+  choices.push_back({"portable", &portable::kernel_table, true});
+  choices.push_back({"amx_emulated", &amx_emulated::kernel_table, true});
+  return choices;
+}
+
+}  // namespace
+
+const std::vector<IsaChoice>& isa_choices() {
+  static const std::vector<IsaChoice> choices = all_choices(cpu_features());
   return choices;
 }
 

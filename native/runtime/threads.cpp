@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -11,7 +13,21 @@ namespace headway {
 namespace {
 
 constexpr int kSpins = 400;
-constexpr uint64_t kTaskMask = 0xFFFFFFFFu;
+constexpr int kTaskBits = 20;
+constexpr uint64_t kTaskMask = (uint64_t{1} << kTaskBits) - 1;
+constexpr size_t kMaxTasks = kTaskMask;
+constexpr size_t kNothing = ~size_t{0};
+
+// The next task of a run, or kNothing.
+size_t claim(std::atomic<uint64_t>& word) {
+  uint64_t run = word.load(std::memory_order_acquire);
+  for (;;) {
+    const uint64_t first = run >> kTaskBits & kTaskMask, past = run & kTaskMask;
+    if (first >= past) return kNothing;
+    const uint64_t rest = run + (uint64_t{1} << kTaskBits);
+    if (word.compare_exchange_weak(run, rest, std::memory_order_acq_rel, std::memory_order_acquire)) return first;
+  }
+}
 
 std::atomic<int> forks_survived{0};
 
@@ -34,8 +50,9 @@ void pause_briefly() {
 ThreadPool::ThreadPool(size_t num_threads)
     : num_threads_(num_threads > 0 ? num_threads : 1),
       fork_count_(count_forks()),
+      runs_(num_threads_),
       workers_(std::make_unique<std::vector<std::thread>>()) {
-  for (size_t i = 1; i < num_threads_; ++i) workers_->emplace_back([this] { work(); });
+  for (size_t i = 1; i < num_threads_; ++i) workers_->emplace_back([this, i] { work(i); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -58,41 +75,59 @@ void ThreadPool::run_job(const Job& job) {
     return;
   }
   const std::lock_guard<std::mutex> turn(turn_);
-  job_ = job;
-  num_done_.store(0, std::memory_order_relaxed);
-  const uint64_t number = (claims_.load(std::memory_order_relaxed) >> 32) + 1;
-  claims_.store(number << 32 | job.num_tasks, std::memory_order_release);
+  for (size_t begin = 0; begin < job.num_tasks; begin += kMaxTasks) {
+    run_tasks(job, begin, std::min(begin + kMaxTasks, job.num_tasks));
+  }
+}
+
+void ThreadPool::run_tasks(const Job& job, size_t begin, size_t end) {
+  publish(job, begin, end);
   signal_.fetch_add(1);
   signal_.notify_all();
-  while (do_one_task()) {
+  while (do_one_task(0)) {
   }
   wait_until_done();
 }
 
-bool ThreadPool::do_one_task() {
-  uint64_t claims = claims_.load(std::memory_order_acquire);
-  do {
-    if ((claims & kTaskMask) == 0) return false;
-  } while (!claims_.compare_exchange_weak(claims, claims - 1, std::memory_order_acq_rel));
-  const int num_tasks = static_cast<int>(job_.num_tasks);
-  job_.call(job_.object, job_.num_tasks - (claims & kTaskMask));
-  if (num_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_tasks) num_done_.notify_one();
+void ThreadPool::publish(const Job& job, size_t begin, size_t end) {
+  const size_t count = end - begin;
+  job_ = job;
+  first_task_ = begin;
+  num_wanted_ = static_cast<int>(count);
+  num_done_.store(0, std::memory_order_relaxed);
+  ++job_number_;
+  for (size_t i = 0; i < num_threads_; ++i) {
+    const uint64_t first = count * i / num_threads_, past = count * (i + 1) / num_threads_;
+    runs_[i].word.store(job_number_ << 2 * kTaskBits | first << kTaskBits | past, std::memory_order_release);
+  }
+}
+
+// The next of its own, else of another thread: from the front, too, as a thread that has to be helped
+// is often not running at all, and memory likes tasks in their order.
+bool ThreadPool::do_one_task(size_t thread) {
+  size_t task = kNothing;
+  for (size_t i = 0; task == kNothing && i < num_threads_; ++i) {
+    task = claim(runs_[(thread + i) % num_threads_].word);
+  }
+  if (task == kNothing) return false;
+  const int wanted = num_wanted_;
+  job_.call(job_.object, first_task_ + task);
+  if (num_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == wanted) num_done_.notify_one();
   return true;
 }
 
 void ThreadPool::wait_until_done() {
-  const int wanted = static_cast<int>(job_.num_tasks);
   for (int spin = 0; spin < kSpins; ++spin) {
-    if (num_done_.load(std::memory_order_acquire) == wanted) return;
+    if (num_done_.load(std::memory_order_acquire) == num_wanted_) return;
     pause_briefly();
   }
-  for (int done; (done = num_done_.load(std::memory_order_acquire)) != wanted;) num_done_.wait(done);
+  for (int done; (done = num_done_.load(std::memory_order_acquire)) != num_wanted_;) num_done_.wait(done);
 }
 
-void ThreadPool::work() {
+void ThreadPool::work(size_t thread) {
   while (!stopping_.load(std::memory_order_relaxed)) {
     const int seen = signal_.load(std::memory_order_acquire);
-    while (do_one_task()) {
+    while (do_one_task(thread)) {
     }
     if (!stopping_.load()) sleep_until_signal(seen);
   }

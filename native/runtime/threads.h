@@ -1,5 +1,8 @@
 // A fixed set of threads that share the tasks of one job at a time; the caller is one of them.
 //
+// Each thread has a run of neighbouring tasks, so that it streams memory of its own from one end to
+// the other; who is done helps the others.
+//
 // Idle workers spin for some microseconds, since the next operation of a step follows at once, and
 // then sleep. After fork() the child has no workers: there, every job runs on the caller alone.
 #pragma once
@@ -40,9 +43,17 @@ class ThreadPool {
     size_t num_tasks;
   };
 
+  // Unclaimed tasks of one thread, in one word: the number of the job, so that a late worker cannot
+  // claim from the next one by mistake; then the first task and the one after the last.
+  struct alignas(64) Run {
+    std::atomic<uint64_t> word{0};
+  };
+
   void run_job(const Job& job);
-  void work();
-  bool do_one_task();
+  void run_tasks(const Job& job, size_t begin, size_t end);
+  void publish(const Job& job, size_t begin, size_t end);
+  void work(size_t thread);
+  bool do_one_task(size_t thread);
   void sleep_until_signal(int seen);
   void wait_until_done();
   bool is_alone() const;
@@ -50,10 +61,11 @@ class ThreadPool {
   const size_t num_threads_;
   const int fork_count_;
   std::mutex turn_;
-  Job job_{};
-  // High half: number of the job, so that a late worker cannot claim from the next one by mistake.
-  // Low half: tasks not yet claimed. `job_` stays as it is while a claimed task is not done.
-  std::atomic<uint64_t> claims_{0};
+  Job job_{};  // stays as it is while a claimed task is not done
+  size_t first_task_ = 0;
+  int num_wanted_ = 0;
+  uint64_t job_number_ = 0;
+  std::vector<Run> runs_;  // of each thread
   std::atomic<int> num_done_{0};
   std::atomic<int> signal_{0};
   std::atomic<bool> stopping_{false};

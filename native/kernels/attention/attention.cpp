@@ -1,6 +1,6 @@
-// Rows that share keys are computed together, so that a tile is read once for all of them. A tile
-// that a row sees only in part is done for that row alone: what it must not see is never multiplied,
-// as it may be anything, NaN included.
+// Rows that share keys are computed together, so that a tile is read once for all of them. Of a tile
+// that a row sees only in part, what it must not see is never added, as it may be anything, NaN
+// included: its scores are masked, its values left out, for that row alone.
 #include "kernels/attention/attention.h"
 
 #include "kernels/kernel_table.h"
@@ -10,180 +10,275 @@
 namespace headway::HEADWAY_ISA {
 namespace {
 
+// How many rows, tiles and vectors of a value go through the registers at once.
 #if defined(__AVX512F__)
-constexpr size_t kRowsAtOnce = 4;
+constexpr size_t kRowsAtOnce = 6, kValueVectors = 4;
+constexpr size_t tiles_at_once(size_t rows) { return rows <= 3 ? 4 : 2; }
 #else
-constexpr size_t kRowsAtOnce = 2;
+constexpr size_t kRowsAtOnce = 2, kValueVectors = 1;
+constexpr size_t tiles_at_once(size_t) { return 1; }
 #endif
-constexpr size_t kChains = 4;  // independent partial sums of a score, to hide the latency of adding
+constexpr size_t kChains = 2;  // independent partial sums of a score, to hide the latency of adding
 
 struct Row {
   alignas(64) uint32_t query[kMaxHeadDim];
   alignas(64) float sums[kMaxHeadDim];  // of weight * value
-  alignas(64) uint32_t weights[kTileTokens];
+  alignas(64) uint32_t weights[kSpanTiles * kTileTokens];
   float largest, total;  // of the scores and weights so far
   size_t first, last;    // visible positions
   float* out;
 };
 
-struct Tile {
-  const uint32_t *keys, *values;
-  size_t first_position, head_dim;
+// Consecutive tiles, of which [begin, end) are there, and where to find the ones after them.
+struct Span {
+  const uint32_t *keys[kSpanTiles], *values[kSpanTiles];
+  const uint32_t *next_keys[kSpanTiles], *next_values[kSpanTiles];
+  size_t first_position, begin, end, head_dim;
   float scale;
+
+  size_t position_of(size_t tile) const { return first_position + tile * kTileTokens; }
 };
 
-void round_words(const float* from, size_t count, uint32_t* to, F32Words) {
-  __builtin_memcpy(to, from, count * sizeof(float));
-}
+bool sees_any(const Row& row, size_t from, size_t count) { return row.first < from + count && from <= row.last; }
+bool sees_all(const Row& row, size_t from, size_t count) { return row.first <= from && from + count <= row.last + 1; }
 
-void round_words(const float* from, size_t count, uint32_t* to, Bf16Words) {
-  for (size_t i = 0; i < count / 2; ++i) {
-    to[i] = to_bf16(from[2 * i]) | static_cast<uint32_t>(to_bf16(from[2 * i + 1])) << 16;
-  }
-}
-
-// The weights as they will be multiplied, so that they are summed as such, too.
-HEADWAY_INLINE f32x16 rounded(f32x16 v, F32Words) { return v; }
-HEADWAY_INLINE f32x16 rounded(f32x16 v, Bf16Words) {
-  alignas(64) float lanes[kLanes];
-  store(lanes, v);
-  for (float& lane : lanes) lane = from_bf16(to_bf16(lane));
-  return load_f32(lanes);
-}
-
-// Scaled scores of R rows against the 16 keys of a tile. Step i goes to chain i mod kChains.
-template <class Words, size_t R>
-HEADWAY_INLINE void score(const Row* rows, const Tile& tile, f32x16* scores) {
-  const uint32_t* keys = tile.keys;
-  const size_t steps = tile.head_dim / Words::kPerWord;
-  f32x16 chains[R][kChains];
+// Scaled scores of R rows against the keys of T tiles. Step i goes to chain i mod kChains.
+template <class Words, size_t R, size_t T>
+HEADWAY_INLINE void score(const Row* rows, const Span& span, size_t tile, f32x16 scores[][kSpanTiles]) {
+  const size_t steps = span.head_dim / Words::kPerWord;
+  f32x16 chains[kChains][R][T];
   HEADWAY_UNROLL
-  for (size_t r = 0; r < R; ++r) {
+  for (size_t c = 0; c < kChains; ++c) {
     HEADWAY_UNROLL
-    for (size_t c = 0; c < kChains; ++c) chains[r][c] = broadcast(0.0f);
+    for (size_t r = 0; r < R; ++r) {
+      HEADWAY_UNROLL
+      for (size_t t = 0; t < T; ++t) chains[c][r][t] = broadcast(0.0f);
+    }
   }
   const auto add_step = [&](size_t step, size_t chain) __attribute__((always_inline)) {
-    const u32x16 key = load_u32(keys + step * kTileTokens);
+    u32x16 keys[T];
     HEADWAY_UNROLL
-    for (size_t r = 0; r < R; ++r)
-      chains[r][chain] = Words::multiply_add(chains[r][chain], rows[r].query[step], key);
+    for (size_t t = 0; t < T; ++t) {
+      keys[t] = load_u32(span.keys[tile + t] + step * kTileTokens);
+      prefetch(span.next_keys[tile + t] + step * kTileTokens);
+    }
+    HEADWAY_UNROLL
+    for (size_t part = 0; part < Words::kParts; ++part) {
+      HEADWAY_UNROLL
+      for (size_t r = 0; r < R; ++r) {
+        HEADWAY_UNROLL
+        for (size_t t = 0; t < T; ++t)
+          chains[chain][r][t] =
+              Words::multiply_add(chains[chain][r][t], rows[r].query + step * Words::kParts, keys[t], part);
+      }
+    }
   };
   size_t step = 0;
   for (; step + kChains <= steps; step += kChains) {
     HEADWAY_UNROLL
     for (size_t c = 0; c < kChains; ++c) add_step(step + c, c);
   }
+  if (step < steps) add_step(step, 0);
   HEADWAY_UNROLL
-  for (size_t c = 0; c < kChains - 1; ++c) {
-    if (step + c < steps) add_step(step + c, c);
-  }
-  HEADWAY_UNROLL
-  for (size_t r = 0; r < R; ++r)
-    scores[r] = ((chains[r][0] + chains[r][1]) + (chains[r][2] + chains[r][3])) * broadcast(tile.scale);
-}
-
-// Turn the scores of the visible keys into weights, and what was summed so far to the new maximum.
-template <class Words>
-HEADWAY_INLINE void reweigh(Row& row, f32x16 scores, u32x16 visible, size_t head_dim) {
-  scores = select(visible, scores, broadcast(-__builtin_inff()));
-  const float tile_largest = max_lane(scores);
-  const float largest = tile_largest > row.largest ? tile_largest : row.largest;
-  alignas(64) float correction[kLanes];
-  store(correction, exp(broadcast(row.largest - largest)));
-  f32x16 weights = select(visible, exp(scores - broadcast(largest)), broadcast(0.0f));
-  weights = rounded(weights, Words{});
-  row.largest = largest;
-  row.total = row.total * correction[0] + sum_lanes(weights);
-  const f32x16 factor = broadcast(correction[0]);
-  for (size_t d = 0; d < head_dim; d += kLanes) store(row.sums + d, load_f32(row.sums + d) * factor);
-  alignas(64) float lanes[kLanes];
-  store(lanes, weights);
-  round_words(lanes, kTileTokens, row.weights, Words{});
-}
-
-// sums += weights * values over the words [begin, end) of a tile, in order.
-template <size_t R, class Load, class Words>
-HEADWAY_INLINE void add_values(Row* rows, size_t begin, size_t end, size_t d, Load load, Words) {
-  f32x16 sums[R];
-  HEADWAY_UNROLL
-  for (size_t r = 0; r < R; ++r) sums[r] = load_f32(rows[r].sums + d);
-  for (size_t word = begin; word < end; ++word) {
-    const u32x16 value = load(word);
+  for (size_t r = 0; r < R; ++r) {
     HEADWAY_UNROLL
-    for (size_t r = 0; r < R; ++r)
-      sums[r] = Words::multiply_add(sums[r], rows[r].weights[word], value);
+    for (size_t t = 0; t < T; ++t)
+      scores[r][tile + t] = (chains[0][r][t] + chains[1][r][t]) * broadcast(span.scale);
   }
-  HEADWAY_UNROLL
-  for (size_t r = 0; r < R; ++r) store(rows[r].sums + d, sums[r]);
 }
 
 template <class Words, size_t R>
-void whole_tile(Row* rows, const Tile& tile) {
-  const size_t head_dim = tile.head_dim;
-  f32x16 scores[R];
-  score<Words, R>(rows, tile, scores);
-  for (size_t r = 0; r < R; ++r) reweigh<Words>(rows[r], scores[r], broadcast(~0u), head_dim);
-  for (size_t d = 0; d < head_dim; d += kLanes) {
-    const auto load = [&](size_t word) __attribute__((always_inline)) {
-      return load_u32(tile.values + word * head_dim + d, head_dim - d);
-    };
-    add_values<R>(rows, 0, kTileTokens / Words::kPerWord, d, load, Words{});
+void score_span(const Row* rows, const Span& span, f32x16 scores[][kSpanTiles]) {
+  constexpr size_t kTiles = tiles_at_once(R);
+  size_t tile = span.begin;
+  for (; tile + kTiles <= span.end; tile += kTiles) score<Words, R, kTiles>(rows, span, tile, scores);
+  for (; tile < span.end; ++tile) score<Words, R, 1>(rows, span, tile, scores);
+}
+
+HEADWAY_INLINE u32x16 visible_lanes(const Row& row, size_t from) {
+  const size_t low = row.first > from ? row.first - from : 0, high = row.last - from;
+  const u32x16 lanes = lane_index();
+  return (lanes >= broadcast(static_cast<uint32_t>(low))) &
+         (lanes <= broadcast(static_cast<uint32_t>(high < kTileTokens ? high : kTileTokens)));
+}
+
+void mask_scores(const Row& row, const Span& span, f32x16 scores[kSpanTiles]) {
+  const f32x16 nothing = broadcast(-__builtin_inff());
+  for (size_t tile = 0; tile < kSpanTiles; ++tile) {
+    const size_t from = span.position_of(tile);
+    if (!sees_any(row, from, kTileTokens)) {
+      scores[tile] = nothing;
+    } else if (!sees_all(row, from, kTileTokens)) {
+      scores[tile] = select(visible_lanes(row, from), scores[tile], nothing);
+    }
   }
+}
+
+// Turn scores into weights, and what was summed so far to the new maximum. The row sees some key.
+template <class Words>
+HEADWAY_INLINE void reweigh(Row& row, const f32x16 scores[kSpanTiles], size_t head_dim) {
+  static_assert(kSpanTiles == 4);
+  const float span_largest = max_lane(larger(larger(scores[0], scores[1]), larger(scores[2], scores[3])));
+  if (span_largest > row.largest) {
+    const f32x16 factor = exp(broadcast(row.largest - span_largest));
+    row.largest = span_largest;
+    row.total *= first_lane(factor);
+    for (size_t d = 0; d < head_dim; d += kLanes) store(row.sums + d, load_f32(row.sums + d) * factor);
+  }
+  const f32x16 shift = broadcast(row.largest);
+  f32x16 weights[kSpanTiles];
+  HEADWAY_UNROLL
+  for (size_t tile = 0; tile < kSpanTiles; ++tile) {
+    weights[tile] = Words::rounded(exp(scores[tile] - shift));  // summed as they will be multiplied
+    Words::put(weights[tile], row.weights + tile * kTileTokens / Words::kPerWord * Words::kParts);
+  }
+  row.total += sum_lanes((weights[0] + weights[1]) + (weights[2] + weights[3]));
+}
+
+// sums += weights * values of the tiles [begin, end), in order; V vectors from dimension d on.
+template <class Words, size_t R, size_t V, class Load>
+HEADWAY_INLINE void add_values(Row* rows, const Span& span, size_t begin, size_t end, size_t d, Load load) {
+  constexpr size_t kTileWords = kTileTokens / Words::kPerWord;
+  f32x16 sums[R][V];
+  HEADWAY_UNROLL
+  for (size_t r = 0; r < R; ++r) {
+    HEADWAY_UNROLL
+    for (size_t v = 0; v < V; ++v) sums[r][v] = load_f32(rows[r].sums + d + v * kLanes);
+  }
+  for (size_t tile = begin; tile < end; ++tile) {
+    for (size_t word = 0; word < kTileWords; ++word) {
+      u32x16 values[V];
+      HEADWAY_UNROLL
+      for (size_t v = 0; v < V; ++v) {
+        const size_t at = word * span.head_dim + d + v * kLanes;
+        values[v] = load(span.values[tile] + at, d + v * kLanes);
+        prefetch(span.next_values[tile] + at);
+      }
+      HEADWAY_UNROLL
+      for (size_t part = 0; part < Words::kParts; ++part) {
+        HEADWAY_UNROLL
+        for (size_t r = 0; r < R; ++r) {
+          const uint32_t* weight = rows[r].weights + (tile * kTileWords + word) * Words::kParts;
+          HEADWAY_UNROLL
+          for (size_t v = 0; v < V; ++v) sums[r][v] = Words::multiply_add(sums[r][v], weight, values[v], part);
+        }
+      }
+    }
+  }
+  HEADWAY_UNROLL
+  for (size_t r = 0; r < R; ++r) {
+    HEADWAY_UNROLL
+    for (size_t v = 0; v < V; ++v) store(rows[r].sums + d + v * kLanes, sums[r][v]);
+  }
+}
+
+// Tiles that all R rows see whole.
+template <class Words, size_t R>
+void add_whole_tiles(Row* rows, const Span& span, size_t begin, size_t end) {
+  const size_t head_dim = span.head_dim;
+  const auto load = [](const uint32_t* at, size_t) __attribute__((always_inline)) { return load_u32(at); };
+  const auto load_rest = [=](const uint32_t* at, size_t d) __attribute__((always_inline)) {
+    return load_u32(at, head_dim - d);
+  };
+  size_t d = 0;
+  for (; d + kValueVectors * kLanes <= head_dim; d += kValueVectors * kLanes) {
+    add_values<Words, R, kValueVectors>(rows, span, begin, end, d, load);
+  }
+  for (; d < head_dim; d += kLanes) add_values<Words, R, 1>(rows, span, begin, end, d, load_rest);
 }
 
 // One row, of which only the tokens low ... high of the tile are visible.
 template <class Words>
-void cut_tile(Row& row, const Tile& tile, size_t low, size_t high) {
-  const size_t head_dim = tile.head_dim;
-  f32x16 scores[1];
-  score<Words, 1>(&row, tile, scores);
-  const u32x16 lanes = lane_index();
-  const u32x16 visible = (lanes >= broadcast(static_cast<uint32_t>(low))) &
-                         (lanes <= broadcast(static_cast<uint32_t>(high)));
-  reweigh<Words>(row, scores[0], visible, head_dim);
+void add_cut_tile(Row& row, const Span& span, size_t tile) {
+  const size_t head_dim = span.head_dim, from = span.position_of(tile);
+  const size_t low = row.first > from ? row.first - from : 0;
+  const size_t high = row.last - from < kTileTokens ? row.last - from : kTileTokens - 1;
   const size_t first = low / Words::kPerWord, last = high / Words::kPerWord;
   const bool drop_even = Words::kPerWord == 2 && low % 2 == 1;
   const bool drop_odd = Words::kPerWord == 2 && high % 2 == 0;
+  const uint32_t* weights = row.weights + tile * kTileTokens / Words::kPerWord * Words::kParts;
   for (size_t d = 0; d < head_dim; d += kLanes) {
-    const auto load = [&](size_t word) __attribute__((always_inline)) {
+    f32x16 sum = load_f32(row.sums + d);
+    for (size_t word = first; word <= last; ++word) {
       uint32_t seen = ~0u;
       if (drop_even && word == first) seen &= 0xFFFF0000u;
       if (drop_odd && word == last) seen &= 0x0000FFFFu;
-      return load_u32(tile.values + word * head_dim + d, head_dim - d) & broadcast(seen);
-    };
-    add_values<1>(&row, first, last + 1, d, load, Words{});
-  }
-}
-
-bool sees_all(const Row& row, size_t tile_start) {
-  return row.first <= tile_start && tile_start + kTileTokens - 1 <= row.last;
-}
-
-template <class Words>
-void cut_tile_if_seen(Row& row, const Tile& tile) {
-  const size_t start = tile.first_position, end = start + kTileTokens - 1;
-  if (row.last < start || row.first > end) return;
-  const size_t low = row.first > start ? row.first - start : 0;
-  const size_t high = row.last < end ? row.last - start : kTileTokens - 1;
-  cut_tile<Words>(row, tile, low, high);
-}
-
-template <class Words>
-void visit_tile(Row* rows, size_t num_rows, const Tile& tile) {
-  size_t r = 0;
-  while (r < num_rows) {
-    size_t whole = 0;
-    while (whole < kRowsAtOnce && r + whole < num_rows && sees_all(rows[r + whole], tile.first_position))
-      ++whole;
-    switch (whole) {
-      case 4: whole_tile<Words, 4>(rows + r, tile); break;
-      case 3: whole_tile<Words, 3>(rows + r, tile); break;
-      case 2: whole_tile<Words, 2>(rows + r, tile); break;
-      case 1: whole_tile<Words, 1>(rows + r, tile); break;
-      default: cut_tile_if_seen<Words>(rows[r], tile);
+      const u32x16 value = load_u32(span.values[tile] + word * head_dim + d, head_dim - d) & broadcast(seen);
+      HEADWAY_UNROLL
+      for (size_t part = 0; part < Words::kParts; ++part) {
+        sum = Words::multiply_add(sum, weights + word * Words::kParts, value, part);
+      }
     }
-    r += whole > 0 ? whole : 1;
+    store(row.sums + d, sum);
   }
+}
+
+template <size_t R>
+bool all_see_whole(const Row* rows, size_t from) {
+  for (size_t r = 0; r < R; ++r) {
+    if (!sees_all(rows[r], from, kTileTokens)) return false;
+  }
+  return true;
+}
+
+template <class Words, size_t R>
+void add_span(Row* rows, const Span& span) {
+  size_t tile = span.begin;
+  while (tile < span.end) {
+    size_t whole = tile;
+    while (whole < span.end && all_see_whole<R>(rows, span.position_of(whole))) ++whole;
+    if (whole > tile) {
+      add_whole_tiles<Words, R>(rows, span, tile, whole);
+      tile = whole;
+      continue;
+    }
+    for (size_t r = 0; r < R; ++r) {
+      if (sees_all(rows[r], span.position_of(tile), kTileTokens)) {
+        add_whole_tiles<Words, 1>(rows + r, span, tile, tile + 1);
+      } else if (sees_any(rows[r], span.position_of(tile), kTileTokens)) {
+        add_cut_tile<Words>(rows[r], span, tile);
+      }
+    }
+    ++tile;
+  }
+}
+
+// R rows, each of which sees something of the span.
+template <class Words, size_t R>
+void visit(Row* rows, const Span& span) {
+  f32x16 scores[R][kSpanTiles];
+  score_span<Words, R>(rows, span, scores);
+  for (size_t r = 0; r < R; ++r) {
+    mask_scores(rows[r], span, scores[r]);
+    reweigh<Words>(rows[r], scores[r], span.head_dim);
+  }
+  add_span<Words, R>(rows, span);
+}
+
+template <class Words, size_t R>
+void visit_of(Row* rows, size_t num_rows, const Span& span) {
+  if (num_rows == R) return visit<Words, R>(rows, span);
+  if constexpr (R > 1) visit_of<Words, R - 1>(rows, num_rows, span);
+}
+
+// Rows in blocks of nearly equal size.
+template <class Words>
+void visit_rows(Row* rows, size_t num_rows, const Span& span) {
+  const size_t blocks = (num_rows + kRowsAtOnce - 1) / kRowsAtOnce;
+  for (size_t i = 0; i < blocks; ++i) {
+    const size_t begin = num_rows * i / blocks, end = num_rows * (i + 1) / blocks;
+    visit_of<Words, kRowsAtOnce>(rows + begin, end - begin, span);
+  }
+}
+
+// Tokens are in order of position, so the rows that see something of a span are neighbours.
+template <class Words>
+void visit_span(Row* rows, size_t num_rows, const Span& span) {
+  constexpr size_t kSpanTokens = kSpanTiles * kTileTokens;
+  size_t begin = 0, end = num_rows;
+  while (begin < end && !sees_any(rows[begin], span.first_position, kSpanTokens)) ++begin;
+  while (begin < end && !sees_any(rows[end - 1], span.first_position, kSpanTokens)) --end;
+  if (begin < end) visit_rows<Words>(rows + begin, end - begin, span);
 }
 
 size_t first_visible(const AttentionArgs& args, size_t token) {
@@ -194,7 +289,7 @@ size_t first_visible(const AttentionArgs& args, size_t token) {
 template <class Words>
 void start_row(const AttentionArgs& args, size_t token, size_t head, Row& row) {
   const float* query = args.qkv + token * args.qkv_width + head * args.head_dim;
-  round_words(query, args.head_dim, row.query, Words{});
+  Words::round(query, args.head_dim, row.query);
   __builtin_memset(row.sums, 0, sizeof row.sums);
   row.largest = -__builtin_inff();
   row.total = 0;
@@ -210,13 +305,36 @@ void finish_row(const Row& row, size_t head_dim) {
   }
 }
 
-Tile tile_at(const AttentionArgs& args, const AttentionItem& item, size_t index, size_t head_words) {
-  const int32_t* table = args.block_tables + item.sequence * args.table_width;
-  const size_t block = static_cast<size_t>(table[index / args.tiles_per_block]);
-  const size_t tile = block * args.tiles_per_block + index % args.tiles_per_block;
-  const size_t kv_head = item.first_head / (args.num_heads / args.num_kv_heads);
-  const size_t offset = (tile * args.num_kv_heads + kv_head) * head_words;
-  return {args.keys + offset, args.values + offset, index * kTileTokens, args.head_dim, args.scale};
+// Where keys and values of one item's head lie.
+struct Place {
+  const AttentionArgs& args;
+  const int32_t* table;
+  size_t kv_head, head_words, last_tile;
+
+  size_t offset(size_t tile) const {
+    const size_t known = tile < last_tile ? tile : last_tile;
+    const size_t block = static_cast<size_t>(table[known / args.tiles_per_block]);
+    const size_t place = block * args.tiles_per_block + known % args.tiles_per_block;
+    return (place * args.num_kv_heads + kv_head) * head_words;
+  }
+};
+
+Span span_at(const Place& place, size_t index, size_t first_tile) {
+  Span span;
+  const size_t start = index * kSpanTiles, stop = place.last_tile + 1 - start;
+  for (size_t tile = 0; tile < kSpanTiles; ++tile) {
+    const size_t here = place.offset(start + tile), next = place.offset(start + kSpanTiles + tile);
+    span.keys[tile] = place.args.keys + here;
+    span.values[tile] = place.args.values + here;
+    span.next_keys[tile] = place.args.keys + next;
+    span.next_values[tile] = place.args.values + next;
+  }
+  span.first_position = start * kTileTokens;
+  span.begin = first_tile > start ? first_tile - start : 0;
+  span.end = stop < kSpanTiles ? stop : kSpanTiles;
+  span.head_dim = place.args.head_dim;
+  span.scale = place.args.scale;
+  return span;
 }
 
 template <class Words>
@@ -228,12 +346,14 @@ void attention(const AttentionArgs& args, const AttentionItem& item) {
       start_row<Words>(args, item.first_token + token, item.first_head + head, rows[num_rows++]);
     }
   }
-  const size_t head_words = kTileTokens * args.head_dim / Words::kPerWord;
   const size_t last_token = item.first_token + item.num_tokens - 1;
-  const size_t last_tile = static_cast<size_t>(args.positions[last_token]) / kTileTokens;
+  const Place place{args, args.block_tables + item.sequence * args.table_width,
+                    item.first_head / (args.num_heads / args.num_kv_heads),
+                    kTileTokens * args.head_dim / Words::kPerWord,
+                    static_cast<size_t>(args.positions[last_token]) / kTileTokens};
   const size_t first_tile = first_visible(args, item.first_token) / kTileTokens;
-  for (size_t index = first_tile; index <= last_tile; ++index) {
-    visit_tile<Words>(rows, num_rows, tile_at(args, item, index, head_words));
+  for (size_t index = first_tile / kSpanTiles; index <= place.last_tile / kSpanTiles; ++index) {
+    visit_span<Words>(rows, num_rows, span_at(place, index, first_tile));
   }
   for (size_t r = 0; r < num_rows; ++r) finish_row(rows[r], args.head_dim);
 }

@@ -4,9 +4,10 @@
 // pair), a tile of one head is [steps][16 tokens] for keys, and [16 tokens or 8 pairs][head_dim] for
 // values.
 //
-// Order: a row (one token, one head) walks the tiles of its visible tokens in order of position, at
-// fixed absolute places, with an online softmax. Whether a tile is whole or cut by the row's own
-// position or window depends on the position alone, so its bits do not depend on the chunk.
+// Order: a row (one token, one head) walks spans of kSpanTiles tiles in order of position, at fixed
+// absolute places, with one step of an online softmax for each. What of a span is visible, and whether
+// a tile is whole or cut by the row's own position or window, depends on the position alone, so its
+// bits do not depend on the chunk.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@
 namespace headway {
 
 inline constexpr size_t kTileTokens = 16;
+inline constexpr size_t kSpanTiles = 4;
 inline constexpr size_t kMaxHeadDim = 256;
 inline constexpr size_t kMaxItemRows = 16;
 

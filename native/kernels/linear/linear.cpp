@@ -2,6 +2,9 @@
 //
 // Few rows: memory is the wall, so several panels run side by side to keep enough loads in flight.
 // Many rows: as many accumulators as there are registers. Blocks differ, sums do not (see linear.h).
+//
+// A pair of bfloat16 is widened once per block and used for all its rows, so that nearly all vector
+// instructions are float32 FMAs, of which Intel issues two a cycle, but one dot product of pairs in two.
 #include "kernels/kernel_table.h"
 #include "kernels/linear/epilogue.h"
 #include "kernels/simd/words.h"
@@ -10,23 +13,48 @@ namespace headway::HEADWAY_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr size_t kMaxRows = 12, kWideVectors = 8, kVectors = 2;
+constexpr size_t kMaxRows = 12, kMaxVectors = kPanelsSideBySide * 2;
 #else
-constexpr size_t kMaxRows = 4, kWideVectors = 2, kVectors = 1;
+constexpr size_t kMaxRows = 4, kMaxVectors = 2;
 #endif
 constexpr size_t kVectorsPerPanel = kPanelColumns / kLanes;
+
+// How many vectors such a block has: the fewer rows, the more loads must be in flight.
+constexpr size_t wide_vectors(size_t rows) { return rows <= 2 ? kMaxVectors : kMaxVectors / 2; }
+constexpr size_t kManyVectors = kMaxVectors / 4 > 0 ? kMaxVectors / 4 : 1;
 
 const uint32_t* vector_start(const LinearArgs& args, size_t vector) {
   const size_t panel = vector / kVectorsPerPanel, part = vector % kVectorsPerPanel;
   return args.weight + panel * args.steps * kPanelColumns + part * kLanes;
 }
 
-template <class Words, size_t R, size_t V>
-void block(const LinearArgs& args, size_t row, size_t vector) {
+// What a block asks memory for while it computes. The streams of its own V vectors, so far ahead that
+// 8 kB are on the way:
+template <size_t V>
+struct OwnStreams {
+  static constexpr size_t kLeadSteps = 128 / V;
+  HEADWAY_MEMBER void word(const uint32_t* at) const { prefetch(at + kLeadSteps * kPanelColumns); }
+  HEADWAY_MEMBER void step(size_t) const {}
+};
+
+// Or a share of the vectors that come next, spread evenly over the steps.
+struct NextVectors {
+  const char* line;
+  size_t num_lines;
+  size_t due = 0;
+
+  HEADWAY_MEMBER void word(const uint32_t*) const {}
+  HEADWAY_MEMBER void step(size_t steps) {
+    for (due += num_lines; due >= steps; due -= steps, line += kLineBytes) prefetch_to_l2(line);
+  }
+};
+
+template <class Words, size_t R, size_t V, class Ahead>
+void block(const LinearArgs& args, size_t row, size_t vector, Ahead ahead) {
   const uint32_t *x[R], *w[V];
   f32x16 sums[R][V];
   HEADWAY_UNROLL
-  for (size_t r = 0; r < R; ++r) x[r] = args.x + (row + r) * args.steps;
+  for (size_t r = 0; r < R; ++r) x[r] = args.x + (row + r) * args.steps * Words::kParts;
   HEADWAY_UNROLL
   for (size_t v = 0; v < V; ++v) w[v] = vector_start(args, vector + v);
   HEADWAY_UNROLL
@@ -36,13 +64,20 @@ void block(const LinearArgs& args, size_t row, size_t vector) {
   }
   for (size_t step = 0; step < args.steps; ++step) {
     u32x16 weights[V];
+    ahead.step(args.steps);
     HEADWAY_UNROLL
-    for (size_t v = 0; v < V; ++v) weights[v] = load_u32(w[v] + step * kPanelColumns);
+    for (size_t v = 0; v < V; ++v) {
+      weights[v] = load_u32(w[v] + step * kPanelColumns);
+      ahead.word(w[v] + step * kPanelColumns);
+    }
     HEADWAY_UNROLL
-    for (size_t r = 0; r < R; ++r) {
+    for (size_t part = 0; part < Words::kParts; ++part) {
       HEADWAY_UNROLL
-      for (size_t v = 0; v < V; ++v)
-        sums[r][v] = Words::multiply_add(sums[r][v], x[r][step], weights[v]);
+      for (size_t r = 0; r < R; ++r) {
+        HEADWAY_UNROLL
+        for (size_t v = 0; v < V; ++v)
+          sums[r][v] = Words::multiply_add(sums[r][v], x[r] + step * Words::kParts, weights[v], part);
+      }
     }
   }
   HEADWAY_UNROLL
@@ -52,19 +87,31 @@ void block(const LinearArgs& args, size_t row, size_t vector) {
   }
 }
 
-template <class Words, size_t R, size_t V>
-void block_of(const LinearArgs& args, size_t rows, size_t row, size_t vector) {
-  if (rows == R) return block<Words, R, V>(args, row, vector);
-  if constexpr (R > 1) block_of<Words, R - 1, V>(args, rows, row, vector);
+template <class Words, size_t R>
+void block_of(const LinearArgs& args, size_t rows, size_t row, size_t vector, NextVectors next) {
+  if (rows == R) return block<Words, R, kManyVectors>(args, row, vector, next);
+  if constexpr (R > 1) block_of<Words, R - 1>(args, rows, row, vector, next);
 }
 
-// One or two rows: wide blocks first, then whatever vectors are left.
+// Wide blocks first, then whatever vectors are left.
 template <class Words, size_t R>
 void few_rows(const LinearArgs& args, size_t row, Range vectors) {
-  constexpr size_t kWide = kWideVectors / R;
+  constexpr size_t kWide = wide_vectors(R);
   size_t vector = vectors.begin;
-  for (; vector + kWide <= vectors.end; vector += kWide) block<Words, R, kWide>(args, row, vector);
-  for (; vector < vectors.end; vector += kVectors) block<Words, R, kVectors>(args, row, vector);
+  for (; vector + kWide <= vectors.end; vector += kWide) {
+    block<Words, R, kWide>(args, row, vector, OwnStreams<kWide>{});
+  }
+  for (; vector < vectors.end; vector += kManyVectors) {
+    block<Words, R, kManyVectors>(args, row, vector, OwnStreams<kManyVectors>{});
+  }
+}
+
+// The share of row block i in fetching the vectors after these.
+NextVectors next_vectors(const LinearArgs& args, size_t vector, size_t i, size_t blocks) {
+  const size_t lines = args.steps * kManyVectors * kLanes * sizeof(uint32_t) / kLineBytes;
+  const size_t first = lines * i / blocks, last = lines * (i + 1) / blocks;
+  const auto* start = reinterpret_cast<const char*>(vector_start(args, vector + kManyVectors));
+  return {start + first * kLineBytes, last - first};
 }
 
 // Rows in blocks of nearly equal size; a panel's vectors stay in the cache over all of them.
@@ -72,11 +119,11 @@ template <class Words>
 void many_rows(const LinearArgs& args, Range rows, Range vectors) {
   const size_t count = rows.end - rows.begin;
   const size_t blocks = (count + kMaxRows - 1) / kMaxRows;
-  for (size_t vector = vectors.begin; vector < vectors.end; vector += kVectors) {
+  for (size_t vector = vectors.begin; vector < vectors.end; vector += kManyVectors) {
     for (size_t i = 0; i < blocks; ++i) {
       const size_t begin = rows.begin + count * i / blocks;
       const size_t end = rows.begin + count * (i + 1) / blocks;
-      block_of<Words, kMaxRows, kVectors>(args, end - begin, begin, vector);
+      block_of<Words, kMaxRows>(args, end - begin, begin, vector, next_vectors(args, vector, i, blocks));
     }
   }
 }
@@ -88,6 +135,8 @@ void linear(const LinearArgs& args, Range rows, Range panels) {
     case 0: return;
     case 1: return few_rows<Words, 1>(args, rows.begin, vectors);
     case 2: return few_rows<Words, 2>(args, rows.begin, vectors);
+    case 3: return few_rows<Words, 3>(args, rows.begin, vectors);
+    case 4: return few_rows<Words, 4>(args, rows.begin, vectors);
     default: return many_rows<Words>(args, rows, vectors);
   }
 }
@@ -102,6 +151,8 @@ void linear_f32(const LinearArgs& args, Range rows, Range panels) {
 void linear_bf16(const LinearArgs& args, Range rows, Range panels) {
   linear<Bf16Words>(args, rows, panels);
 }
+
+void round_bf16(const float* from, size_t count, uint32_t* to) { Bf16Words::round(from, count, to); }
 #endif
 
 }  // namespace headway::HEADWAY_ISA

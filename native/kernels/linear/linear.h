@@ -15,6 +15,8 @@ namespace headway {
 
 inline constexpr size_t kPanelColumns = 32;
 inline constexpr size_t kTileSteps = 16;
+inline constexpr size_t kMaxFewRows = 4;        // so few that memory is the wall,
+inline constexpr size_t kPanelsSideBySide = 4;  // and so many panels are then read at once
 inline constexpr const char* kLayoutF32 = "cpu/f32/panel32/v1";
 inline constexpr const char* kLayoutBf16 = "cpu/bf16/panel32/v1";
 
@@ -23,7 +25,7 @@ struct Range {
 };
 
 struct LinearArgs {
-  const uint32_t* x;  // [rows][steps] words; bfloat16 pairs already rounded
+  const uint32_t* x;  // [rows][steps][parts] words, rounded to the weight's dtype (simd/words.h)
   const uint32_t* weight;
   const float* bias;  // or null
   float* out;         // [rows][out_features]

@@ -6,6 +6,7 @@
 #include "kernels/kernel_table.h"
 #include "kernels/linear/epilogue.h"
 #include "kernels/simd/amx_tile.h"
+#include "kernels/simd/words.h"
 
 namespace headway::HEADWAY_ISA {
 namespace {
@@ -72,5 +73,7 @@ void linear_bf16(const LinearArgs& args, Range rows, Range panels) {
   }
   tile_release();
 }
+
+void round_bf16(const float* from, size_t count, uint32_t* to) { Bf16Pairs::round(from, count, to); }
 
 }  // namespace headway::HEADWAY_ISA

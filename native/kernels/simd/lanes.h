@@ -12,6 +12,7 @@
 #endif
 
 #define HEADWAY_INLINE static inline __attribute__((always_inline))
+#define HEADWAY_MEMBER inline __attribute__((always_inline))
 #define HEADWAY_UNROLL _Pragma("GCC unroll 16")
 
 namespace headway::HEADWAY_ISA {
@@ -130,6 +131,13 @@ HEADWAY_INLINE void store(void* to, f32x16 v, size_t count) {
   __builtin_memcpy(to, lanes, count * 4);
 }
 
+HEADWAY_INLINE void store(void* to, u32x16 v, size_t count) {
+  if (count >= kLanes) return store(to, v);
+  alignas(64) uint32_t lanes[kLanes];
+  store(lanes, v);
+  __builtin_memcpy(to, lanes, count * 4);
+}
+
 HEADWAY_INLINE f32x16 broadcast(float value) {
   f32x16 v;
   // - 0 keeps every value, -0 too
@@ -157,6 +165,11 @@ HEADWAY_INLINE u32x16 as_u32(f32x16 v) {
 
 HEADWAY_INLINE u32x16 shift_left(u32x16 v, int bits) {
   HEADWAY_EACH_PART(v.part[i] = v.part[i] << bits)
+  return v;
+}
+
+HEADWAY_INLINE u32x16 shift_right(u32x16 v, int bits) {
+  HEADWAY_EACH_PART(v.part[i] = v.part[i] >> bits)
   return v;
 }
 
@@ -202,23 +215,42 @@ HEADWAY_INLINE f32x16 from_int(u32x16 v) {
   return result;
 }
 
-// The sum and the maximum of all lanes, always by the same tree.
+inline constexpr size_t kLineBytes = 64;  // of a cache
+
+// A hint that may point anywhere.
+HEADWAY_INLINE void prefetch(const void* line) { __builtin_prefetch(line, 0, 3); }
+HEADWAY_INLINE void prefetch_to_l2(const void* line) { __builtin_prefetch(line, 0, 2); }
+
+HEADWAY_INLINE float first_lane(f32x16 v) { return v.part[0][0]; }
+
+// Lanes [width, 2 width) of a register brought to [0, width); the rest is not looked at.
+HEADWAY_INLINE f32_part upper_lanes(f32_part v, int width) {
+  i32_part from;
+  for (size_t i = 0; i < kPartLanes; ++i) from[i] = static_cast<int32_t>((i + static_cast<size_t>(width)) % kPartLanes);
+  return __builtin_shuffle(v, from);
+}
+
+// The sum and the maximum of all lanes, always by the same tree: each lane of the lower half with
+// its fellow of the upper, until one is left. The candidate comes from above: it loses if it is NaN.
 HEADWAY_INLINE float sum_lanes(f32x16 v) {
-  alignas(64) float lanes[kLanes];
-  store(lanes, v);
-  for (size_t width = kLanes / 2; width > 0; width /= 2) {
-    for (size_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  }
-  return lanes[0];
+  if constexpr (kParts == 4) v.part[0] = (v.part[0] + v.part[2 % kParts]) + (v.part[1 % kParts] + v.part[3 % kParts]);
+  if constexpr (kParts == 2) v.part[0] = v.part[0] + v.part[1 % kParts];
+  f32_part sum = v.part[0];
+  HEADWAY_UNROLL
+  for (int width = kPartLanes / 2; width > 0; width /= 2) sum = sum + upper_lanes(sum, width);
+  return sum[0];
 }
 
 HEADWAY_INLINE float max_lane(f32x16 v) {
-  alignas(64) float lanes[kLanes];
-  store(lanes, v);
-  for (size_t width = kLanes / 2; width > 0; width /= 2) {
-    for (size_t i = 0; i < width; ++i) lanes[i] = lanes[i + width] > lanes[i] ? lanes[i + width] : lanes[i];
+  const auto best_of = [](f32_part a, f32_part b) __attribute__((always_inline)) { return b > a ? b : a; };
+  if constexpr (kParts == 4) {
+    v.part[0] = best_of(best_of(v.part[0], v.part[2 % kParts]), best_of(v.part[1 % kParts], v.part[3 % kParts]));
   }
-  return lanes[0];
+  if constexpr (kParts == 2) v.part[0] = best_of(v.part[0], v.part[1 % kParts]);
+  f32_part best = v.part[0];
+  HEADWAY_UNROLL
+  for (int width = kPartLanes / 2; width > 0; width /= 2) best = best_of(best, upper_lanes(best, width));
+  return best[0];
 }
 
 }  // namespace headway::HEADWAY_ISA

@@ -1,7 +1,8 @@
-// What a multiplication multiplies: 32-bit words, each one float32 or a pair of bfloat16.
+// What a multiplication multiplies: 32-bit words, each one float32 or a pair of bfloat16 along K.
 //
-// A kernel that walks words is the same for both dtypes; only `multiply_add` differs. For a pair the
-// even element (low half) is added first, unless the instruction set has an instruction of its own.
+// The right operand is a vector of such words. The left one is broadcast from memory, where `round`
+// (or `put`, for sixteen that are rounded already) leaves `kParts` words for each word of the right. Without a dot product of pairs a bfloat16 is
+// widened in registers: its even element (low half) is part 0 and is added first.
 #pragma once
 
 #include "kernels/bfloat16.h"
@@ -9,30 +10,74 @@
 
 namespace headway::HEADWAY_ISA {
 
-struct F32Words {
-  static constexpr size_t kPerWord = 1;
+// Each lane to the nearest bfloat16, ties to even, as to_bf16 does; still float32.
+HEADWAY_INLINE f32x16 round_to_bf16(f32x16 v) {
+  const u32x16 bits = as_u32(v), high = broadcast(0xFFFF0000u);
+  const u32x16 odd = shift_right(bits, 16) & broadcast(1u);
+  const u32x16 rounded = (bits + broadcast(0x7FFFu) + odd) & high;
+  const u32x16 quiet_nan = (bits & high) | broadcast(0x00400000u);
+  return select(v != v, as_f32(quiet_nan), as_f32(rounded));
+}
 
-  HEADWAY_INLINE f32x16 multiply_add(f32x16 sum, uint32_t x, u32x16 w) {
-    return fma(broadcast(__builtin_bit_cast(float, x)), as_f32(w), sum);
+struct F32Words {
+  static constexpr size_t kPerWord = 1, kParts = 1;
+
+  HEADWAY_INLINE f32x16 multiply_add(f32x16 sum, const uint32_t* x, u32x16 w, size_t) {
+    return fma(as_f32(broadcast(*x)), as_f32(w), sum);
   }
+  HEADWAY_INLINE f32x16 rounded(f32x16 v) { return v; }
+  HEADWAY_INLINE void round(const float* from, size_t count, uint32_t* to) {
+    __builtin_memcpy(to, from, count * sizeof(float));
+  }
+  HEADWAY_INLINE void put(f32x16 rounded, uint32_t* to) { store(to, rounded); }
 };
 
-struct Bf16Words {
-  static constexpr size_t kPerWord = 2;
+struct Bf16Parts {
+  static constexpr size_t kPerWord = 2, kParts = 2;
 
-  HEADWAY_INLINE f32x16 multiply_add(f32x16 sum, uint32_t x, u32x16 w) {
-#if defined(__AVX512BF16__)
-    const u32x16 pair = broadcast(x);
+  HEADWAY_INLINE f32x16 multiply_add(f32x16 sum, const uint32_t* x, u32x16 w, size_t part) {
+    const u32x16 wide = part == 0 ? shift_left(w, 16) : w & broadcast(0xFFFF0000u);
+    return fma(as_f32(broadcast(x[part])), as_f32(wide), sum);
+  }
+  HEADWAY_INLINE f32x16 rounded(f32x16 v) { return round_to_bf16(v); }
+  HEADWAY_INLINE void round(const float* from, size_t count, uint32_t* to) {
+    for (size_t i = 0; i < count; i += kLanes) {
+      store(to + i, as_u32(round_to_bf16(load_f32(from + i, count - i, 0.0f))), count - i);
+    }
+  }
+  HEADWAY_INLINE void put(f32x16 rounded, uint32_t* to) { store(to, rounded); }
+};
+
+// Pairs on the left too: what one instruction for both products takes, and what AMX tiles take.
+struct Bf16Pairs {
+  static constexpr size_t kPerWord = 2, kParts = 1;
+
+#if defined(HEADWAY_BF16_DOT)
+  HEADWAY_INLINE f32x16 multiply_add(f32x16 sum, const uint32_t* x, u32x16 w, size_t) {
+    const u32x16 pair = broadcast(*x);
     sum.part[0] = (f32_part)_mm512_dpbf16_ps((__m512)sum.part[0], (__m512bh)w.part[0],
                                              (__m512bh)pair.part[0]);
     return sum;
-#else
-    const float even = __builtin_bit_cast(float, x << 16);
-    const float odd = __builtin_bit_cast(float, x & 0xFFFF0000u);
-    sum = fma(broadcast(even), as_f32(shift_left(w, 16)), sum);
-    return fma(broadcast(odd), as_f32(w & broadcast(0xFFFF0000u)), sum);
+  }
 #endif
+  HEADWAY_INLINE f32x16 rounded(f32x16 v) { return round_to_bf16(v); }
+  HEADWAY_INLINE void round(const float* from, size_t count, uint32_t* to) {
+    for (size_t i = 0; i + 1 < count; i += 2) {
+      to[i / 2] = to_bf16(from[i]) | static_cast<uint32_t>(to_bf16(from[i + 1])) << 16;
+    }
+    if (count % 2 == 1) to[count / 2] = to_bf16(from[count - 1]);
+  }
+  HEADWAY_INLINE void put(f32x16 rounded, uint32_t* to) {
+    alignas(64) float lanes[kLanes];
+    store(lanes, rounded);
+    round(lanes, kLanes, to);
   }
 };
+
+#if defined(HEADWAY_BF16_DOT)
+using Bf16Words = Bf16Pairs;
+#else
+using Bf16Words = Bf16Parts;
+#endif
 
 }  // namespace headway::HEADWAY_ISA

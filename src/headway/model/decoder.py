@@ -67,11 +67,13 @@ class Decoder:
         self._ops.embed(self._weights.embedding, batch.token_ids, x)
         self._reach(batch)
         for index, layer in enumerate(self._weights.layers):
-            self._attend(x, layer, index, batch, cache)
+            attended = self._attend(x, layer, index, batch, cache)
+            if index == self.config.num_layers - 1:
+                x, attended = x[rows], attended[rows]  # no later attention reads the others
+            self._ops.linear(attended, layer.o, x, accumulate=True)
             self._feed_forward(x, layer)
-        wanted = x[rows]
-        self._ops.rms_norm(wanted, self._weights.final_norm, self.config.rms_norm_eps, wanted)
-        return wanted
+        self._ops.rms_norm(x, self._weights.final_norm, self.config.rms_norm_eps, x)
+        return x
 
     def logits(self, hidden: F32) -> F32:
         """float32 [R, vocab] of what `hidden_states` gave, or of some of its rows.
@@ -84,8 +86,8 @@ class Decoder:
 
     def _attend(
         self, x: F32, layer: LayerWeights, index: int, batch: TokenBatch, cache: KVCache
-    ) -> None:
-        """x += o(attention(norm(x)))"""
+    ) -> F32:
+        """attention(norm(x)), in scratch memory"""
         config, ops = self.config, self._ops
         normed = self._scratch.take("normed", *x.shape)
         qkv = self._scratch.take("wide", len(x), config.q_size + 2 * config.kv_size)
@@ -116,7 +118,7 @@ class Decoder:
             window=config.windows[index],
             out=attended,
         )
-        ops.linear(attended, layer.o, x, accumulate=True)
+        return attended
 
     def _feed_forward(self, x: F32, layer: LayerWeights) -> None:
         """x += down(silu(gate(norm(x))) * up(norm(x)))"""

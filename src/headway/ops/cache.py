@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from headway.ops.interface import KV_TILE, KVCache
+from headway.ops.memory import aligned_zeros
 
-CACHE_LINE = 64
 STORED_AS: dict[str, type[np.generic]] = {"float32": np.float32, "bfloat16": np.uint16}
 
 
@@ -35,14 +31,6 @@ def new_kv_cache(
     keys = aligned_zeros(key_shape, STORED_AS[dtype])
     values = aligned_zeros(value_shape, STORED_AS[dtype])
     return KVCache(keys, values, block_size, num_blocks, dtype)
-
-
-def aligned_zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> npt.NDArray[Any]:
-    """Like np.zeros, starting at a cache line, so that no vector load crosses two."""
-    num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
-    raw = np.zeros(num_bytes + CACHE_LINE, dtype=np.uint8)
-    start = -raw.ctypes.data % CACHE_LINE
-    return raw[start : start + num_bytes].view(dtype).reshape(shape)
 
 
 def _check_sizes(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from headway.ops import checks
-from headway.ops.cache import STORED_AS, aligned_zeros
+from headway.ops.cache import STORED_AS
 from headway.ops.cpu import _native
 from headway.ops.interface import F32, PackedLinear, Raw
+from headway.ops.memory import aligned_zeros
 
 LAYOUTS = {
     "float32": _native.LAYOUT_F32,
