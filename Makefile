@@ -44,7 +44,8 @@ bench:  ## the figures of the README on this machine
 clients:  ## other people's clients against a real server: litellm, langchain, lm-eval, guidellm, npm
 	$(PYTHON) -m venv $(CLIENTS_VENV)
 	$(CLIENTS_VENV)/bin/python -m pip install --quiet --editable ".[dev,golden,clients]"
-	$(CLIENTS_VENV)/bin/python -m pytest -q tests/clients tests/clients/others
+	$(CLIENTS_VENV)/bin/python -m pytest -q tests/clients
+	$(CLIENTS_VENV)/bin/python -m pytest -q tests/clients/others
 
 load:  ## 500 streams, kills and garbage against a real server, some minutes
 	$(BIN)/python -m benchmarks.load.streams
