@@ -32,10 +32,12 @@ void linear(Backend& backend, nb::handle x, nb::handle packed, nb::handle scales
   const OptionalView added("weight.bias", bias, out_features);
   const ArrayView result("out", out, Kind::kFloat32, {extent(rows.size(0)), extent(out_features)}, Access::kWrite);
   result.need_apart_from(rows);
-  const Int8LinearCall call{rows.as<const float>(), weight.as<const uint32_t>(), factors.as<const float>(), added.data(),
-                            result.as<float>(), rows.size(0), in_features, out_features, accumulate};
+  const LinearCall call{rows.as<const float>(),
+                        {WeightFormat::kInt8, weight.as<const uint32_t>(), factors.as<const float>(), added.data(),
+                         in_features, out_features},
+                        result.as<float>(), rows.size(0), accumulate};
   const nb::gil_scoped_release unlocked;
-  backend.linear_int8(call);
+  backend.linear(call);
 }
 
 }  // namespace

@@ -70,8 +70,10 @@ void linear(Backend& backend, nb::handle x, nb::handle packed, const OptionalArr
   const OptionalView added("weight.bias", bias, out_features);
   const ArrayView result("out", out, Kind::kFloat32, {extent(rows.size(0)), extent(out_features)}, Access::kWrite);
   result.need_apart_from(rows);
-  const LinearCall call{rows.as<const float>(), weight.as<const uint32_t>(), is_bf16, added.data(),
-                        result.as<float>(), rows.size(0), in_features, out_features, accumulate};
+  const WeightFormat format = is_bf16 ? WeightFormat::kBf16 : WeightFormat::kF32;
+  const LinearCall call{rows.as<const float>(),
+                        {format, weight.as<const uint32_t>(), nullptr, added.data(), in_features, out_features},
+                        result.as<float>(), rows.size(0), accumulate};
   const nb::gil_scoped_release unlocked;
   backend.linear(call);
 }
