@@ -21,16 +21,16 @@ void Backend::pack(const PackArgs& args) {
 
 void Backend::linear(const LinearCall& call) {
   thread_local LinearInput input;
-  input.shape(kernels_, call.weight.format, call.x, call.rows, call.weight.in_features);
   InputStage before(kernels_);
+  before.rows = call.rows;
   before.width = call.weight.in_features;
-  before.input = &input;
+  before.feed(input, call.weight, call.x);
   LinearStage product(kernels_, call.weight, input);
-  before.rows = product.rows = call.rows;
+  product.rows = call.rows;
+  product.x = call.x;
   product.out = call.out;
   product.accumulate = call.accumulate;
   Stage* const stages[] = {&before, &product};
-  // float32 is taken as it is.
   pool_.run(std::span(stages).subspan(call.weight.format == WeightFormat::kF32 ? 1 : 0));
 }
 

@@ -9,14 +9,25 @@ constexpr size_t kMinRowsPerTask = 16;
 
 }  // namespace
 
-size_t RowStage::prepare(size_t num_threads) { return tasks_ = tasks_for(rows, cost(), num_threads); }
+// `x` is what the stage writes, or, for an InputStage, what it reads.
+void RowStage::feed(LinearInput& input, const LinearWeight& weight, const float* x) {
+  input_ = &input;
+  format_ = weight.format;
+  in_features_ = weight.in_features;
+  x_ = x;
+}
+
+size_t RowStage::prepare(size_t num_threads) {
+  if (input_ != nullptr) input_->shape(kernels_, format_, x_, rows, in_features_);
+  return tasks_ = tasks_for(rows, cost(), num_threads);
+}
 
 void RowStage::run(size_t task) {
   const Range range = piece(rows, task, tasks_);
-  if (input == nullptr) return compute(range);
+  if (input_ == nullptr) return compute(range);
   for (size_t row = range.begin; row < range.end; ++row) {
     compute({row, row + 1});
-    input->put(row);
+    input_->put(row);
   }
 }
 
@@ -33,6 +44,7 @@ size_t LinearStage::panel_words() const {
 
 size_t LinearStage::prepare(size_t num_threads) {
   if (rows == 0) return 0;
+  if (weight_.format == WeightFormat::kF32) input_.shape(kernels_, weight_.format, x, rows, weight_.in_features);
   const size_t panels = panels_of(weight_.out_features);
   panel_tasks_ = tasks_for(panels, rows * panel_words(), num_threads);
   // Few panels and many threads: cut the rows, too.

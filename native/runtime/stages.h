@@ -13,8 +13,15 @@
 
 namespace headway {
 
-// A stage over independent rows. The linear that reads what it writes may have its input made on the
-// way, while the row is in the nearest cache.
+struct LinearWeight {
+  WeightFormat format;
+  const uint32_t* words;
+  const float *scales, *bias;  // scales: of int8; bias: or null
+  size_t in_features, out_features;
+};
+
+// A stage over independent rows. It may feed the linear that comes next: make its input row by row,
+// while the row is in the nearest cache.
 class RowStage : public Stage {
  public:
   explicit RowStage(const KernelTable& kernels) : kernels_(kernels) {}
@@ -22,8 +29,9 @@ class RowStage : public Stage {
   size_t prepare(size_t num_threads) override;
   void run(size_t task) override;
 
+  void feed(LinearInput& input, const LinearWeight& weight, const float* x);
+
   size_t rows = 0;
-  LinearInput* input = nullptr;
 
  protected:
   virtual size_t cost() const = 0;  // of a row, in operations on an element
@@ -32,6 +40,10 @@ class RowStage : public Stage {
   const KernelTable& kernels_;
 
  private:
+  LinearInput* input_ = nullptr;
+  WeightFormat format_ = WeightFormat::kF32;
+  const float* x_ = nullptr;
+  size_t in_features_ = 0;
   size_t tasks_ = 1;
 };
 
@@ -106,17 +118,10 @@ class InputStage final : public RowStage {
   void compute(Range) override {}
 };
 
-struct LinearWeight {
-  WeightFormat format;
-  const uint32_t* words;
-  const float *scales, *bias;  // scales: of int8; bias: or null
-  size_t in_features, out_features;
-};
-
 // out = input @ weight.T + bias, or out += that.
 class LinearStage final : public Stage {
  public:
-  LinearStage(const KernelTable& kernels, const LinearWeight& weight, const LinearInput& input)
+  LinearStage(const KernelTable& kernels, const LinearWeight& weight, LinearInput& input)
       : kernels_(kernels), weight_(weight), input_(input) {}
   const char* name() const override { return "linear"; }
   size_t prepare(size_t num_threads) override;
@@ -126,6 +131,7 @@ class LinearStage final : public Stage {
   const LinearWeight& weight() const { return weight_; }
 
   size_t rows = 0;
+  const float* x = nullptr;  // read where it lies if the weight is float32
   float* out = nullptr;
   bool accumulate = false;
 
@@ -135,7 +141,7 @@ class LinearStage final : public Stage {
 
   const KernelTable& kernels_;
   const LinearWeight weight_;
-  const LinearInput& input_;
+  LinearInput& input_;
   size_t panel_tasks_ = 1, row_tasks_ = 1;
 };
 

@@ -14,10 +14,13 @@ crashes. NaN counts as -inf where a largest value is sought.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from headway.ops.program import ForwardPass, Program
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
@@ -109,6 +112,10 @@ class Ops(Protocol):
 
         Memory is taken from the system page by page, when it is first written.
         """
+        ...
+
+    def compile(self, program: Program) -> ForwardPass:
+        """Make a list of operations ready to run, once, for any batch."""
         ...
 
     def pack_linear(self, weight: Raw, bias: F32 | None, dtype: str) -> PackedLinear:
