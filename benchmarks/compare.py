@@ -8,7 +8,8 @@ MODELS_FOLDER is what benchmarks/models.py made. A peer takes part when its inte
 its server) is named, or in the environment as PEER_OPENVINO, PEER_VLLM, PEER_TRANSFORMERS and
 PEER_LLAMACPP. Engines take turns, each in a process of its own, in as many rounds; the machine's
 ceilings are measured at the start of each. A figure is written to the results file when it is
-there, and a rerun leaves out what it holds; a cell that fails or takes too long is not tried again.
+there, and a rerun leaves out what it holds (--repeat-noisy: unless others used the machine
+meanwhile); a cell that fails or takes too long is not tried again.
 `python -m benchmarks.report` prints the tables; docs/benchmarks.md says what they mean.
 """
 
@@ -94,7 +95,11 @@ def plan(arguments: argparse.Namespace, peers: Sequence[str], results: Results) 
                     if weights not in CLASSES_OF[engine]:
                         continue
                     visit = Visit(turn, engine, model, weights, fitting)
-                    left = [c for c in fitting if not results.has(visit.place(c), turn)]
+                    left = [
+                        c
+                        for c in fitting
+                        if not results.has(visit.place(c), turn, quiet=arguments.repeat_noisy)
+                    ]
                     if left:
                         yield Visit(turn, engine, model, weights, left)
 
@@ -191,6 +196,7 @@ def main() -> None:
     parser.add_argument("--load-limit", type=float, default=400, help="seconds")
     parser.add_argument("--cell-limit", type=float, default=240, help="seconds")
     parser.add_argument("--max-kv-gib", type=float, default=6, help="larger cells are left out")
+    parser.add_argument("--repeat-noisy", action="store_true", help="what others disturbed")
     parser.add_argument("--estimate", action="store_true", help="only say how long it will take")
     for name in PEERS:
         parser.add_argument(f"--{name}")

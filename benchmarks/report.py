@@ -3,7 +3,9 @@
     python -m benchmarks.report MODELS_FOLDER [--results FILE]
 
 The limit is that of this machine (peers/limits.py), with the medians of the ceilings that were
-measured in the same rounds. The last line of a table says how Headway stands to the best peer.
+measured in the same rounds. Figures that others or the host disturbed are left out where there are
+undisturbed ones; where there are none they stand with a ~. The last line of a table says how
+Headway stands to the best peer.
 """
 
 from __future__ import annotations
@@ -16,11 +18,10 @@ from pathlib import Path
 
 from benchmarks.peers.engine import CLASSES
 from benchmarks.peers.limits import Ceilings, Roofline, Shape, ceilings
-from benchmarks.peers.results import Place, Results
+from benchmarks.peers.results import NOISY_CORES, Place, Results, is_noisy
 from benchmarks.peers.workloads import BATCHES, CONTEXTS, MODELS, PROMPT_LENGTHS, Cell
 
 RESULTS = Path(__file__).parent / "results" / "compare.jsonl"
-NOISY_CORES = 0.1
 OURS = "headway"
 
 
@@ -42,20 +43,27 @@ class Table:
         }
         return sorted(names, key=lambda name: (name != OURS, name))
 
-    def values(self, engine: str, cell: Cell) -> list[float]:
+    def measured(self, engine: str, cell: Cell) -> tuple[list[float], bool]:
+        """The undisturbed figures, or, where there are none, the others and True."""
         name, _ = self.roofline.figure(cell, self.model)
         place = Place(engine, self.model, self.weights, cell.name)
-        return [r["figures"][name] for r in self.results.figures(place) if "figures" in r]
+        records = [record for record in self.results.figures(place) if "figures" in record]
+        quiet = [record for record in records if not is_noisy(record)]
+        return [record["figures"][name] for record in quiet or records], not quiet
+
+    def values(self, engine: str, cell: Cell) -> list[float]:
+        return self.measured(engine, cell)[0]
 
     def entry(self, engine: str, cell: Cell) -> str:
         """Median, spread and share of the limit; why there is none, if there is none."""
-        values = self.values(engine, cell)
+        values, is_disturbed = self.measured(engine, cell)
         if not values:
             place = Place(engine, self.model, self.weights, cell.name)
             return "failed" if any(self.results.figures(place)) else "-"
         middle = statistics.median(values)
         spread = f" [{number(min(values))} .. {number(max(values))}]" if len(values) > 1 else ""
-        return f"{number(middle)}{spread} ({self.share(cell, middle):.0%})"
+        mark = "~" if is_disturbed else ""
+        return f"{mark}{number(middle)}{spread} ({self.share(cell, middle):.0%})"
 
     def share(self, cell: Cell, value: float) -> float:
         _, limit = self.roofline.figure(cell, self.model)
@@ -136,10 +144,11 @@ def settings(results: Results) -> Iterator[str]:
 
 
 def noise(results: Results) -> Iterator[str]:
-    """The figures that should not be quoted."""
-    loud = [r for r in results.figures() if r.get("others", 0) > NOISY_CORES]
-    names = [f"{r['engine']} {r['model']} {r['weights']} {r['cell']} #{r['round']}" for r in loud]
-    yield f"Measured while others used more than {NOISY_CORES} cores: {', '.join(names) or 'none'}."
+    """How much of this should not be quoted."""
+    figures = [record for record in results.figures() if "figures" in record]
+    loud = sum(is_noisy(record) for record in figures)
+    yield f"{len(figures)} figures, {loud} of them disturbed: others and the host used more than"
+    yield f"{NOISY_CORES} cores meanwhile."
 
 
 def tables(results: Results, folder: Path) -> Iterator[str]:

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+NOISY_CORES = 0.15
 Record = dict[str, Any]
+
+
+def is_noisy(record: Record) -> bool:
+    """Others, or the host, had so much of the machine meanwhile that the figure is not to quote."""
+    return record.get("others", 0) + record.get("steal", 0) > NOISY_CORES
 
 
 @dataclass(frozen=True)
@@ -52,9 +58,15 @@ class Results:
     def of_kind(self, kind: str) -> list[Record]:
         return [record for record in self.records if record["kind"] == kind]
 
-    def has(self, place: Place, turn: int) -> bool:
-        """Measured in this round, or failed in any: what failed once is not tried again."""
-        return any("failed" in r or r["round"] == turn for r in self.figures(place))
+    def has(self, place: Place, turn: int, *, quiet: bool) -> bool:
+        """Measured in this round, or failed in any: what failed once is not tried again.
+
+        `quiet`: a figure that others disturbed does not count.
+        """
+        return any(
+            "failed" in record or (record["round"] == turn and not (quiet and is_noisy(record)))
+            for record in self.figures(place)
+        )
 
     def wall_s(self, place: Place) -> float | None:
         """What a measurement of it takes, from those that were made."""
