@@ -3,8 +3,8 @@
     python -m benchmarks.models FOLDER [--llama-quantize PROGRAM] [--optimum-cli PROGRAM]
 
 smollm2: the default model's weights, dequantised to bfloat16. qwen3-0.6b: random weights in the
-shape of Qwen3-0.6B, with SmolLM2's tokenizer. FOLDER/MODEL/hf holds safetensors, bf16.gguf the same
-weights for llama.cpp; q8_0.gguf and q4_0.gguf are made by llama.cpp's own tool, openvino-fp16,
+shape of Qwen3-0.6B, with SmolLM2's tokenizer. FOLDER/MODEL/hf holds safetensors, w8a8 the same in 8
+bits for vLLM, bf16.gguf the same weights for llama.cpp; q8_0.gguf and q4_0.gguf are made by llama.cpp's own tool, openvino-fp16,
 -int8 and -int4 by optimum-intel's, where these are given. What is there is left alone.
 Needs the packages of the extra `golden`.
 """
@@ -51,6 +51,20 @@ QWEN3: dict[str, Any] = {
     "tie_word_embeddings": True,
     "bos_token_id": 1,
     "eos_token_id": 2,
+}
+_EIGHT_BITS = {"num_bits": 8, "type": "int", "symmetric": True}
+W8A8 = {
+    "quant_method": "compressed-tensors",
+    "format": "int-quantized",
+    "quantization_status": "compressed",
+    "ignore": ["lm_head"],
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {**_EIGHT_BITS, "strategy": "channel", "dynamic": False},
+            "input_activations": {**_EIGHT_BITS, "strategy": "token", "dynamic": True},
+        }
+    },
 }
 _STANDARD_DEVIATION = 0.02
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -140,6 +154,26 @@ def write_qwen3(folder: Path, tokenizer: Path) -> None:
     for name in _TOKENIZER_FILES:
         if (tokenizer / name).exists():
             shutil.copy(tokenizer / name, folder / name)
+
+
+def write_w8a8(folder: Path, source: Path) -> None:
+    """As vLLM reads 8 bits on a CPU: a scale per row of a matrix, activations a scale per token.
+
+    The output, which is the embedding, stays bfloat16.
+    """
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(source, folder)
+    tensors = load_file(source / "model.safetensors")
+    for name in [name for name in tensors if name.endswith("_proj.weight")]:
+        values = tensors[name].float()
+        scale = values.abs().amax(1, keepdim=True).clamp(min=1e-8) / 127
+        tensors[name] = (values / scale).round().char()
+        tensors[f"{name}_scale"] = scale
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((source / "config.json").read_text())
+    config["quantization_config"] = W8A8
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
 
 
 def write_safetensors(path: Path, tensors: Iterable[Tensor]) -> None:
@@ -251,6 +285,7 @@ def main() -> None:
         home = arguments.folder / model
         write_hf, write_gguf = writers[model]
         make(home / "hf", write_hf)
+        make(home / "w8a8", lambda path, source=home / "hf": write_w8a8(path, source))
         make(home / "bf16.gguf", write_gguf)
         if arguments.llama_quantize:
             for name, kind in GGUF_QUANTIZATIONS.items():

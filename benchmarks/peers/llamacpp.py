@@ -11,17 +11,25 @@ import os
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.load.receiving import Stream, receive
-from benchmarks.load.server import HOST, free_port
+from benchmarks.load.server import HOST, free_port, wait_for_health
 from benchmarks.peers.engine import CHUNK_TOKENS, Engine, Item, Setup, check, steps_between
 
 FORMS = {"bf16": "bf16.gguf", "int8": "q8_0.gguf", "int4": "q4_0.gguf"}
 BEST_SLOTS, CONTEXT_STEP = 16, 256
 _START_S = 60
+
+
+def server_words(setup: Setup, port: int, slots: int, tokens: int) -> list[str]:
+    """The command of a server with so many slots, each for so many tokens."""
+    threads = str(setup.num_threads)
+    words = [str(setup.program), "-m", str(setup.folder / FORMS[setup.weights])]
+    words += ["--host", HOST, "--port", str(port), "-t", threads, "-tb", threads]
+    words += ["-np", str(slots), "-c", str(slots * tokens), "-ub", str(CHUNK_TOKENS)]
+    return [*words, "-fa", "on", "--cache-ram", "0", "--no-webui"]
 
 
 class LlamaCpp(Engine):
@@ -44,27 +52,11 @@ class LlamaCpp(Engine):
             self._start(*wanted)
 
     def _start(self, slots: int, tokens: int) -> None:
-        setup = self._setup
-        threads = str(setup.num_threads)
-        words = [str(setup.program), "-m", str(setup.folder / FORMS[setup.weights])]
-        words += ["--host", HOST, "--port", str(self._port), "-t", threads, "-tb", threads]
-        words += ["-np", str(slots), "-c", str(slots * tokens), "-ub", str(CHUNK_TOKENS)]
-        words += ["-fa", "on", "--cache-ram", "0", "--no-webui"]
+        words = server_words(self._setup, self._port, slots, tokens)
         self._server = subprocess.Popen(words, stdout=sys.stderr, stderr=sys.stderr)
-        deadline = time.monotonic() + _START_S
-        while not self._is_healthy():
-            if self._server.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError("llama-server did not start")
-            time.sleep(0.1)
+        wait_for_health(self._server, self._port, _START_S)
         self._running = slots, tokens
         self.generate([([1] * 16, 4)])
-
-    def _is_healthy(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://{HOST}:{self._port}/health", timeout=2) as reply:
-                return reply.status == 200
-        except OSError:
-            return False
 
     def generate(self, items: Sequence[Item]) -> float:
         began_ns = time.monotonic_ns()

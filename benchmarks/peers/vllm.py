@@ -21,16 +21,23 @@ from benchmarks.peers.engine import (
 FORMS = {"bf16": "hf", "int8": "w8a8"}
 
 
+def cache_gib(setup: Setup) -> int:
+    return max(1, -(-setup.kv_bytes >> 30))
+
+
+def environment(setup: Setup) -> dict[str, str]:
+    return {
+        "VLLM_CPU_KVCACHE_SPACE": str(cache_gib(setup)),
+        "VLLM_CPU_OMP_THREADS_BIND": f"0-{setup.num_threads - 1}",  # its default leaves one out
+        "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
 class Vllm(Engine):
     def __init__(self, setup: Setup) -> None:
-        cache_gib = max(1, -(-setup.kv_bytes >> 30))
-        os.environ |= {  # read when vLLM is imported
-            "VLLM_CPU_KVCACHE_SPACE": str(cache_gib),
-            "VLLM_CPU_OMP_THREADS_BIND": f"0-{setup.num_threads - 1}",
-            "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
-            "VLLM_NO_USAGE_STATS": "1",
-            "HF_HUB_OFFLINE": "1",
-        }
+        os.environ |= environment(setup)  # read when vLLM is imported
         import vllm
 
         form = FORMS[setup.weights]
@@ -46,7 +53,7 @@ class Vllm(Engine):
         self._params = vllm.SamplingParams
         self._serial = itertools.count()
         self.version = vllm.__version__
-        self.settings = f"{form}, compiled, cache {cache_gib} GiB"
+        self.settings = f"{form}, compiled, cache {cache_gib(setup)} GiB"
 
     def generate(self, items: Sequence[Item]) -> float:
         started = time.perf_counter()
