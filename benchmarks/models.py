@@ -4,9 +4,9 @@
 
 smollm2: the default model's weights, dequantised to bfloat16. qwen3-0.6b: random weights in the
 shape of Qwen3-0.6B, with SmolLM2's tokenizer. FOLDER/MODEL/hf holds safetensors, w8a8 the same in 8
-bits for vLLM, bf16.gguf the same weights for llama.cpp; q8_0.gguf and q4_0.gguf are made by llama.cpp's own tool, openvino-fp16,
--int8 and -int4 by optimum-intel's, where these are given. What is there is left alone.
-Needs the packages of the extra `golden`.
+bits for vLLM, bf16.gguf the same weights for llama.cpp; q8_0.gguf and q4_0.gguf are made by
+llama.cpp's own tool, openvino-fp16, -int8 and -int4 by optimum-intel's, where these are given.
+What is there is left alone. Needs the packages of the extra `golden`.
 """
 
 from __future__ import annotations
