@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -201,6 +202,7 @@ def main() -> None:
     for name in PEERS:
         parser.add_argument(f"--{name}")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     arguments.log.parent.mkdir(parents=True, exist_ok=True)
     comparison = Comparison(arguments, installed(arguments))
     comparison.estimate()

@@ -237,6 +237,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--log", type=Path, default=ROOT / "build" / "compare_http.log")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     arguments.log.parent.mkdir(parents=True, exist_ok=True)
     named = {"headway": sys.executable, "vllm": arguments.vllm, "llamacpp": arguments.llamacpp}
     compare(arguments, {name: path for name in arguments.engines if (path := named[name])})
