@@ -26,12 +26,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import report, roofline
 from benchmarks.peers.engine import CLASSES
 from benchmarks.peers.limits import Shape
 from benchmarks.peers.results import ROOT, Place, Results, commit, machine
 from benchmarks.peers.session import Limits, run, wait_for_quiet
 from benchmarks.peers.workloads import BATCHES, CONTEXTS, MODELS, Cell, cells, kv_tokens
+
+from benchmarks import report, roofline
 
 CLASSES_OF = {
     "headway": CLASSES,
