@@ -46,11 +46,10 @@ def measure(flags: Sequence[str]) -> Start:
     with tempfile.TemporaryDirectory(prefix="headway-start-") as folder:
         log, port = Path(folder) / "server.log", free_port()
         words = [sys.executable, "-m", "headway", "serve", "--host", HOST, "--port", str(port)]
+        environment = {**os.environ, "PYTHONPATH": str(_SRC)}
         began_s = time.perf_counter()
         with log.open("wb") as out:
-            process = subprocess.Popen(
-                [*words, *flags], stdout=out, stderr=out, env={**os.environ, "PYTHONPATH": str(_SRC)}
-            )
+            process = subprocess.Popen([*words, *flags], stdout=out, stderr=out, env=environment)
         server = Server(process, port, log)
         try:
             _until_healthy(server)
@@ -69,7 +68,8 @@ def _until_healthy(server: Server) -> None:
         if server.health()[0] == 200:
             return
         time.sleep(_POLL_S)
-    raise RuntimeError(f"the server did not start:\n{server.log.read_text(errors='replace')[-3000:]}")
+    said = server.log.read_text(errors="replace")[-3000:]
+    raise RuntimeError(f"the server did not start:\n{said}")
 
 
 def _first_token(server: Server) -> None:

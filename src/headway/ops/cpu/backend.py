@@ -5,8 +5,8 @@ from __future__ import annotations
 from headway.ops import cache as kv_cache
 from headway.ops import checks
 from headway.ops.cpu import _native
-from headway.ops.cpu.packing import pack_linear
-from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch
+from headway.ops.cpu.packing import as_table, pack_linear
+from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch, Weight
 
 EMULATIONS = ("amx_emulated",)  # for tests; never chosen by itself
 
@@ -51,8 +51,11 @@ class CpuOps:
             num_layers, num_blocks, block_size, num_kv_heads, head_dim, dtype
         )
 
-    def pack_linear(self, weight: Raw, bias: F32 | None, dtype: str) -> PackedLinear:
+    def pack_linear(self, weight: Weight, bias: F32 | None, dtype: str) -> PackedLinear:
         return pack_linear(self._native, weight, bias, dtype)
+
+    def as_table(self, weight: PackedLinear) -> Raw | None:
+        return as_table(weight)
 
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
         if weight.layout == _native.LAYOUT_INT8:
