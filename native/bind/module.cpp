@@ -10,6 +10,8 @@
 #include <optional>
 
 #include "bind/array_view.h"
+#include "bind/dequantize.h"
+#include "bind/embed_table.h"
 #include "bind/linear_int8.h"
 #include "bind/paged.h"
 #include "bind/program.h"
@@ -68,13 +70,11 @@ void linear(Backend& backend, nb::handle x, nb::handle packed, const OptionalArr
 }
 
 void embed(Backend& backend, nb::handle table, nb::handle token_ids, nb::handle out) {
-  const ArrayView rows("table", table);
-  rows.need_float();
-  rows.need_shape({kAny, kAny});
+  const EmbedTable rows(table);
   const ArrayView ids("token_ids", token_ids, Kind::kInt32, {kAny});
-  ids.need_in_range(0, extent(rows.size(0)));
-  const ArrayView result("out", out, Kind::kFloat32, {extent(ids.count()), extent(rows.size(1))}, Access::kWrite);
-  const EmbedArgs args{rows.as<void>(), rows.is_bf16(), ids.as<const int32_t>(), rows.size(1), result.as<float>()};
+  ids.need_in_range(0, extent(rows.vocabulary));
+  const ArrayView result("out", out, Kind::kFloat32, {extent(ids.count()), extent(rows.width)}, Access::kWrite);
+  const EmbedArgs args = rows.args(ids.as<const int32_t>(), result.as<float>());
   const nb::gil_scoped_release unlocked;
   backend.embed(args, ids.count());
 }
@@ -243,4 +243,5 @@ NB_MODULE(_native, module) {
       .def("narrow", narrow);
   bind_linear_int8(module, backend);
   bind_program(module);
+  bind_dequantize(module);
 }

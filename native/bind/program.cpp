@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "bind/embed_table.h"
 #include "bind/paged.h"
 #include "bind/program.h"
 #include "bind/weight.h"
@@ -24,11 +25,10 @@ class CheckedProgram {
   }
 
   void embed(nb::handle table, size_t out) {
-    const ArrayView rows("table", table);
-    rows.need_float();
-    rows.need_shape({kAny, extent(columns(out))});
-    num_token_ids_ = rows.size(0);
-    program_.embed(rows.as<void>(), rows.is_bf16(), out);
+    const EmbedTable rows(table);
+    need_columns(out, rows.width);
+    num_token_ids_ = rows.vocabulary;
+    program_.embed(rows.args(nullptr, nullptr), out);
   }
 
   void rms_norm(size_t x, nb::handle weight, float eps, size_t out) {

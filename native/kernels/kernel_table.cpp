@@ -23,6 +23,7 @@ const KernelTable kernel_table = {
     .attention_bf16 = attention_bf16,
     .rms_norm = rms_norm,
     .silu_mul = silu_mul,
+    .dequantize = dequantize,
     .embed = embed,
     .rope_and_store = rope_and_store,
     .argmax = argmax,

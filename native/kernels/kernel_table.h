@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/attention/attention.h"
+#include "kernels/dequantize/dequantize.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/linear_int8.h"
 #include "kernels/sample/sample.h"
@@ -28,7 +29,8 @@ struct SiluMulArgs {
 };
 
 struct EmbedArgs {
-  const void* table;
+  const void* table;   // [vocabulary][width], or the panels of a packed weight (linear.h)
+  size_t panel_steps;  // of a panel, 0: rows
   bool is_bf16;
   const int32_t* token_ids;
   size_t width;
@@ -71,6 +73,7 @@ struct KernelTable {
   void (*attention_bf16)(const AttentionArgs&, const AttentionItem&);
   void (*rms_norm)(const RmsNormArgs&, Range rows);
   void (*silu_mul)(const SiluMulArgs&, Range rows);
+  void (*dequantize)(const BlockType&, const uint8_t* blocks, size_t count, float* out);
   void (*embed)(const EmbedArgs&, Range rows);
   void (*rope_and_store)(const RopeArgs&, Range rows);
   void (*argmax)(const ArgmaxArgs&, Range rows);
@@ -93,6 +96,7 @@ void attention_f32(const AttentionArgs&, const AttentionItem&);
 void attention_bf16(const AttentionArgs&, const AttentionItem&);
 void rms_norm(const RmsNormArgs&, Range rows);
 void silu_mul(const SiluMulArgs&, Range rows);
+void dequantize(const BlockType&, const uint8_t* blocks, size_t count, float* out);
 void embed(const EmbedArgs&, Range rows);
 void rope_and_store(const RopeArgs&, Range rows);
 void argmax(const ArgmaxArgs&, Range rows);

@@ -22,9 +22,11 @@ void Program::add_rows(size_t written, BindStage bind) {
   stages_.push_back(std::move(stage));
 }
 
-void Program::embed(const void* table, bool is_bf16, size_t out) {
+void Program::embed(const EmbedArgs& args, size_t out) {
   add_rows<EmbedStage>(out, [=, this](EmbedStage& stage, const PassInputs& inputs) {
-    stage.args = {table, is_bf16, inputs.token_ids.data(), columns(out), at(out)};
+    stage.args = args;
+    stage.args.token_ids = inputs.token_ids.data();
+    stage.args.out = at(out);
   });
 }
 

@@ -57,7 +57,7 @@ class Program {
   size_t num_buffers() const { return buffers_.size(); }
   size_t columns(size_t buffer) const { return buffers_[buffer].columns; }
 
-  void embed(const void* table, bool is_bf16, size_t out);
+  void embed(const EmbedArgs& args, size_t out);  // but the token ids and where to
   void rms_norm(size_t x, const float* weight, float eps, size_t out);
   void linear(size_t x, const LinearWeight& weight, size_t out, bool accumulate);
   void rope_and_store(size_t qkv, size_t layer, const HeadSizes& sizes, bool rotates, const float* q_norm,

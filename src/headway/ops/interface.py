@@ -27,6 +27,7 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 Raw = npt.NDArray[Any]  # float32, or uint16 holding bfloat16
+Weight = Raw | tuple[Raw, ...]  # a matrix, or several to stack, of one dtype
 
 KV_TILE = 16  # attention walks keys in tiles [16 i, 16 i + 16) of absolute positions
 
@@ -118,10 +119,17 @@ class Ops(Protocol):
         """Make a list of operations ready to run, once, for any batch."""
         ...
 
-    def pack_linear(self, weight: Raw, bias: F32 | None, dtype: str) -> PackedLinear:
+    def pack_linear(self, weight: Weight, bias: F32 | None, dtype: str) -> PackedLinear:
         """Pack `weight` [N, K] (float32, or uint16 as bfloat16) for `linear`, stored as `dtype`.
 
         "int8" scales each row so that its largest magnitude is 127 and rounds to whole numbers.
+        """
+        ...
+
+    def as_table(self, weight: PackedLinear) -> Raw | None:
+        """The rows of `weight` as a table for `embed`, sharing its memory; None where it cannot.
+
+        A model whose input and output are one matrix then holds it once.
         """
         ...
 
@@ -133,7 +141,10 @@ class Ops(Protocol):
         ...
 
     def embed(self, table: Raw, token_ids: I32, out: F32) -> None:
-        """out[i] = table[token_ids[i]]; table [V, D] float32 or bfloat16. Ids outside it raise."""
+        """out[i] = table[token_ids[i]]; table [V, D] float32 or bfloat16. Ids outside it raise.
+
+        What `as_table` gave is a table, too.
+        """
         ...
 
     def rms_norm(self, x: F32, weight: F32, eps: float, out: F32) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from headway.ops import cache as kv_cache
 from headway.ops.cpu import _native
-from headway.ops.cpu.packing import pack_linear
+from headway.ops.cpu.packing import as_table, pack_linear
 from headway.ops.cpu.program import NativePass
-from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch
+from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch, Weight
 from headway.ops.program import Program
 
 EMULATIONS = ("amx_emulated",)  # for tests; never chosen by itself
@@ -55,8 +55,11 @@ class CpuOps:
     def compile(self, program: Program) -> NativePass:
         return NativePass(program, self._native)
 
-    def pack_linear(self, weight: Raw, bias: F32 | None, dtype: str) -> PackedLinear:
+    def pack_linear(self, weight: Weight, bias: F32 | None, dtype: str) -> PackedLinear:
         return pack_linear(self._native, weight, bias, dtype)
+
+    def as_table(self, weight: PackedLinear) -> Raw | None:
+        return as_table(weight)
 
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
         self._native.linear(
