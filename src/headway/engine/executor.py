@@ -34,10 +34,13 @@ class ModelExecutor:
 
     def run(self, step: Step) -> StepResult:
         self.progress.step_runs(step.index, step.num_tokens)
-        plan = plan_batch(step.chunks, self._cache.block_size)
+        plan = self._plan(step.chunks)
         hidden = self._decoder.hidden_states(plan.batch, self._cache)
         self._score_prompts(hidden, plan)
         return StepResult(token_ids=self._sample(hidden, plan.sampling))
+
+    def _plan(self, chunks: SequenceOf[Chunk]) -> BatchPlan:
+        return plan_batch(chunks, self._cache.block_size)
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         for event in events:
