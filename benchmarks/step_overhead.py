@@ -1,6 +1,6 @@
 """What does a step cost besides its kernels?
 
-    python -m benchmarks.step_overhead [--running 1 16 64 256 1024] [--sampling greedy top_p penalties]
+    python -m benchmarks.step_overhead [--running 1 16 64] [--sampling greedy top_p penalties]
 
 The real loop, scheduler, executor, sampler and messages to another process, around a decoder that
 computes nothing: in its place memory is read, so that everything else finds caches as cold as a
@@ -124,7 +124,7 @@ class Rig:
         for owner, name, part in (
             (self.scheduler, "schedule", "schedule"),
             (self.scheduler, "complete", "complete"),
-            (executor, "_plan", "arrays"),
+            (executor._planner, "plan", "arrays"),
             (executor, "_sample", "sampling"),
             (executor, "on_events", "events"),
             (outbox, "on_events", "events"),
@@ -140,9 +140,7 @@ class Rig:
         for index in range(count):
             prompt = tuple(rng.integers(5, VOCAB, PROMPT + index % BLOCK).tolist())
             name = f"cmpl-{index:032x}-0"
-            request = Request(
-                request_id=name, prompt_token_ids=prompt, sampling=params, seed=index
-            )
+            request = Request(request_id=name, prompt_token_ids=prompt, sampling=params, seed=index)
             self.commands.append(Submit(request))
 
     def take(self) -> list[Command]:

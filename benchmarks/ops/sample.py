@@ -37,7 +37,9 @@ def flat(rng: np.random.Generator, rows: int, vocab: int) -> np.ndarray:
     return rng.standard_normal((rows, vocab), np.float32)
 
 
-def milliseconds(ops: CpuOps, logits: np.ndarray, setting: tuple[float, int, float, float]) -> float:
+def milliseconds(
+    ops: CpuOps, logits: np.ndarray, setting: tuple[float, int, float, float]
+) -> float:
     rows = len(logits)
     temperature, top_k, top_p, min_p = setting
     arrays = (
