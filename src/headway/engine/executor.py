@@ -18,6 +18,7 @@ from headway.ops.interface import F32, KVCache, Ops
 
 # Logits of this many rows exist at once (64 rows of a 150k vocabulary are 38 MB).
 _ROWS_AT_ONCE = 64
+_ENDINGS = (Retired, Aborted)
 
 
 class ModelExecutor:
@@ -43,7 +44,7 @@ class ModelExecutor:
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         for event in events:
-            if isinstance(event, Retired | Aborted):
+            if isinstance(event, _ENDINGS):
                 self._sampler.forget(event.sequence_id)
                 self.logprobs.forget(event.sequence_id)
 
