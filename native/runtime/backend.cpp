@@ -102,18 +102,14 @@ void Backend::sample(const SampleCall& call) {
 void Backend::sample_row(const SampleCall& call, size_t row) {
   thread_local SampleScratch scratch;
   const float* logits = call.logits + row * call.width;
-  const float largest = kernels_.largest_of(logits, call.width);
-  if (call.temperature[row] == 0 || largest == -__builtin_inff()) {
+  const float temperature = call.temperature[row];
+  const float largest = temperature == 0 ? 0 : kernels_.largest_of(logits, call.width);
+  if (temperature == 0 || largest == -__builtin_inff()) {
     kernels_.argmax({logits, call.width, call.out + row}, {0, 1});
     return;
   }
-  scratch.weights.resize(call.width);
-  scratch.buckets.resize(call.width);
-  kernels_.sample_weights({logits, call.width, largest, 1.0f / call.temperature[row], scratch.weights.data(),
-                           scratch.buckets.data()});
-  const SampleParams params{call.temperature[row], call.top_k[row], call.top_p[row],
-                            call.min_p[row],       call.seeds[row], call.positions[row]};
-  call.out[row] = select_token(logits, call.width, params, scratch);
+  const SampleParams params{call.top_k[row], call.top_p[row], call.min_p[row], call.seeds[row], call.positions[row]};
+  call.out[row] = select_token(kernels_, {logits, call.width, largest, 1.0f / temperature}, params, scratch);
 }
 
 void Backend::widen(const uint16_t* from, size_t count, float* to) {
