@@ -51,8 +51,13 @@ def logits_of(rows: int = 1, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 2, (rows, VOCAB)).astype(np.float32)
 
 
+def sample(sampler: Sampler, logits: np.ndarray, who: list[SimpleNamespace]) -> list[int]:
+    [rows] = sampler.parts(tuple(who), len(who))  # type: ignore[arg-type]
+    return sampler.sample(logits, rows)
+
+
 def sample_one(logits: np.ndarray, who: SimpleNamespace) -> int:
-    return Sampler(ReferenceOps()).sample(logits.copy(), [who])[0]
+    return sample(Sampler(ReferenceOps()), logits.copy(), [who])[0]
 
 
 def test_greedy_takes_the_lowest_of_equal_logits() -> None:
@@ -86,7 +91,7 @@ def test_repetition_penalty_divides_positive_and_multiplies_negative(penalty: fl
             expected[token] / penalty if expected[token] > 0 else expected[token] * penalty
         )
     adjusted = logits.copy()
-    Sampler(ReferenceOps()).sample(adjusted, [sequence(output=(9, 9), repetition_penalty=penalty)])
+    sample(Sampler(ReferenceOps()), adjusted, [sequence(output=(9, 9), repetition_penalty=penalty)])
     np.testing.assert_allclose(adjusted[0], expected, rtol=1e-6)
 
 
@@ -97,23 +102,23 @@ def test_presence_and_frequency_count_output_tokens_only() -> None:
     expected[4] -= 0.5 + 0.25
     adjusted = logits.copy()
     who = sequence(output=(9, 4, 9, 9), presence_penalty=0.5, frequency_penalty=0.25)
-    Sampler(ReferenceOps()).sample(adjusted, [who])
+    sample(Sampler(ReferenceOps()), adjusted, [who])
     np.testing.assert_allclose(adjusted[0], expected, rtol=1e-6)
 
 
 def test_counts_follow_a_sequence_and_are_forgotten() -> None:
     sampler = Sampler(ReferenceOps())
     who = sequence(output=(9,), frequency_penalty=1.0)
-    sampler.sample(logits_of(), [who])
+    sample(sampler, logits_of(), [who])
     who.token_ids += [9, 8]
     who.num_output_tokens = 3
     adjusted = logits_of()
-    sampler.sample(adjusted, [who])
+    sample(sampler, adjusted, [who])
     assert adjusted[0, 9] == logits_of()[0, 9] - np.float32(2)
     sampler.forget(0)
     other = sequence(output=(), frequency_penalty=1.0)
     clean = logits_of()
-    sampler.sample(clean, [other])
+    sample(sampler, clean, [other])
     np.testing.assert_array_equal(clean, logits_of())
 
 
@@ -132,7 +137,7 @@ def test_draws_depend_on_seed_position_and_index_only() -> None:
 def test_a_row_draws_the_same_whoever_shares_its_batch() -> None:
     logits = logits_of(rows=8)
     crowd = [sequence(i, seed=i, temperature=0.8, top_k=20, top_p=0.9) for i in range(8)]
-    together = Sampler(ReferenceOps()).sample(logits.copy(), crowd)
+    together = sample(Sampler(ReferenceOps()), logits.copy(), crowd)
     alone = [sample_one(logits[i : i + 1], crowd[i]) for i in range(8)]
     assert together == alone
 
@@ -155,14 +160,14 @@ def test_values_beyond_float32_and_int32_fail_nobody(sampling: dict[str, float])
     logits = logits_of(rows=2)
     odd = sequence(0, seed=1, **({"temperature": 1.0} | sampling))
     other = sequence(1, seed=2, temperature=0.8)
-    tokens = Sampler(ReferenceOps()).sample(logits.copy(), [odd, other])
+    tokens = sample(Sampler(ReferenceOps()), logits.copy(), [odd, other])
     assert 0 <= tokens[0] < VOCAB
     assert tokens[1] == sample_one(logits[1:], other)
 
 
 def chosen(logits: np.ndarray, who: SimpleNamespace) -> tuple[int, np.ndarray]:
     adjusted = logits.copy()
-    return Sampler(ReferenceOps()).sample(adjusted, [who])[0], adjusted[0]
+    return sample(Sampler(ReferenceOps()), adjusted, [who])[0], adjusted[0]
 
 
 def test_only_allowed_tokens_can_come() -> None:
@@ -228,7 +233,7 @@ def test_masks_and_forced_tokens_stay_in_their_own_row() -> None:
         sequence(2, seed=3, temperature=1.0, forced=(9,)),
         sequence(3, seed=4, temperature=1.0),
     ]
-    together = Sampler(ReferenceOps()).sample(logits.copy(), crowd)
+    together = sample(Sampler(ReferenceOps()), logits.copy(), crowd)
     assert together == [sample_one(logits[i : i + 1], crowd[i]) for i in range(4)]
 
 
@@ -273,9 +278,30 @@ def test_lists_of_tokens_become_arrays_once_for_all_sequences_of_a_request(
     sampler = Sampler(ReferenceOps())
     choices = [sequence(i, index=i, allowed_token_ids=[5, 6], logit_bias={5: 1.0}) for i in (0, 1)]
     for _ in range(3):
-        assert set(sampler.sample(logits_of(2), choices)) <= {5, 6}
+        assert set(sample(sampler, logits_of(2), choices)) <= {5, 6}
     assert len(made) == 1
     for choice in choices:
         sampler.forget(choice.sequence_id)
-    sampler.sample(logits_of(1), choices[:1])
+    sample(sampler, logits_of(1), choices[:1])
     assert len(made) == 2, "the arrays went with the last sequence"
+
+
+def test_what_is_kept_of_a_step_never_outlives_a_change_of_its_rows() -> None:
+    """Rows in parts, as many rows at once as a step may have, come and go and change places."""
+    rng = np.random.default_rng(3)
+    sampler, crowd, made = Sampler(ReferenceOps()), [], 0
+    for _ in range(30):
+        for _ in range(rng.integers(0, 3)):
+            crowd.append(sequence(made, seed=made, temperature=1 + made % 3, top_k=made % 5))
+            made += 1
+        if crowd and rng.random() < 0.4:
+            sampler.forget(crowd.pop(rng.integers(len(crowd))).sequence_id)
+        rng.shuffle(crowd)
+        logits = logits_of(max(1, len(crowd)), seed=made)
+        tokens: list[int] = []
+        for rows in sampler.parts(tuple(crowd), 4):  # type: ignore[arg-type]
+            part = logits[len(tokens) : len(tokens) + len(rows.sequences)]
+            tokens += sampler.sample(part.copy(), rows)
+        assert tokens == [sample_one(logits[i : i + 1], who) for i, who in enumerate(crowd)]
+        for who, token in zip(crowd, tokens, strict=True):
+            who.token_ids.append(token)

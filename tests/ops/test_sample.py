@@ -64,6 +64,39 @@ def test_same_token_as_the_twin(ops, twin, rng, width, setting):
     assert different.sum() <= 1
 
 
+WIDE = 20_000
+
+
+def peaked(rng, rows):
+    ranks = np.argsort(rng.random((rows, WIDE)), axis=1)
+    return (-2 * np.log1p(ranks)).astype(np.float32)
+
+
+def mostly_masked(rng, rows):
+    logits = normal(rng, rows, WIDE) * np.float32(3)
+    logits[:, rng.random(WIDE) < 0.7] = -np.inf
+    logits[0, 5:] = -np.inf
+    logits[1, ::7] = np.nan
+    return logits
+
+
+def of_few_values(rng, rows):
+    return np.round(normal(rng, rows, WIDE)).astype(np.float32)
+
+
+@pytest.mark.parametrize("rows_of", [peaked, mostly_masked, of_few_values])
+@pytest.mark.parametrize(
+    "setting", [*SETTINGS, (1.0, 9000, 1.0, 0.0), (1.0, 0, 0.999, 1e-9), (50.0, 15_000, 0.99, 0.3)]
+)
+def test_same_token_as_the_twin_wherever_in_a_wide_row_the_cut_and_the_draw_fall(
+    ops, twin, rng, rows_of, setting
+):
+    logits = rows_of(rng, 40)
+    result = draw(ops, logits, setting)
+    assert (result != draw(twin, logits, setting)).sum() <= 1
+    assert (logits[np.arange(40), result] > -np.inf).all()
+
+
 def test_every_position_and_seed_draws_its_own_number(ops, twin):
     logits = np.zeros((200, 997), np.float32)
     seeds = (np.arange(200, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(1)

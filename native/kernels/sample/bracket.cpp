@@ -1,7 +1,6 @@
 #include "kernels/sample/bracket.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace headway {
 namespace {
@@ -10,7 +9,8 @@ bool comes_first(const Candidate& a, const Candidate& b) { return a.logit != b.l
 
 }  // namespace
 
-void Bracket::open(const Candidates& from, size_t count, Candidate* into, uint32_t* places) {
+void Bracket::open(const Candidates& from, size_t count, float lowest, float highest, Candidate* into,
+                   uint32_t* places) {
   is_open_ = true;
   all_ = into;
   count_ = count;
@@ -18,14 +18,8 @@ void Bracket::open(const Candidates& from, size_t count, Candidate* into, uint32
   std::fill_n(ends_, num_buckets_, 0u);
   std::fill_n(masses_, num_buckets_, 0.0);
   std::fill_n(is_sorted_, num_buckets_, false);
-  float lowest = __builtin_inff();
-  highest_ = -lowest;
-  for (size_t i = 0; i < count; ++i) {
-    if (!std::isfinite(from.logits[i])) continue;
-    lowest = std::min(lowest, from.logits[i]);
-    highest_ = std::max(highest_, from.logits[i]);
-  }
-  const float range = highest_ - lowest;
+  highest_ = highest;
+  const float range = highest - lowest;
   buckets_per_unit_ = range > 0 ? static_cast<float>(num_buckets_ - 1) / range : 0.0f;
   mass_ = 0;
   for (size_t i = 0; i < count; ++i) {

@@ -14,8 +14,9 @@ class Bracket {
   size_t count() const { return count_; }
   double mass() const { return mass_; }
 
-  // Throw `count` candidates into buckets of falling logit; `into` and `places` are memory for as many.
-  void open(const Candidates& from, size_t count, Candidate* into, uint32_t* places);
+  // Throw `count` candidates into buckets of falling logit, nearly all of which lie between `lowest` and
+  // `highest`; `into` and `places` are memory for as many.
+  void open(const Candidates& from, size_t count, float lowest, float highest, Candidate* into, uint32_t* places);
 
   // Sum of the weights of the first `count` ids.
   double mass_of(size_t count);

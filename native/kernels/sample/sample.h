@@ -25,6 +25,7 @@ struct SampleRow {
 // Bracket b holds the logits from bounds[b] up to, and without, bounds[b - 1]; NaN is in none.
 struct BracketBounds {
   float bounds[kBrackets];  // falling; the last is -inf
+  float lowest;             // hardly any number lies below
 };
 
 // Ids in ascending order, as three arrays with room for sixteen more than there are.

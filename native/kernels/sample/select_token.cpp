@@ -25,6 +25,8 @@ BracketBounds bounds_of(const float* logits, size_t width) {
   BracketBounds cut;
   for (size_t b = 0; b + 1 < kBrackets; ++b) cut.bounds[b] = sample[kSampleRanks[b] * count / kSampled];
   cut.bounds[kBrackets - 1] = -std::numeric_limits<float>::infinity();
+  const float* end = std::lower_bound(sample, sample + count, std::numeric_limits<float>::lowest(), std::greater<float>());
+  cut.lowest = end[end == sample ? 0 : -1];
   return cut;
 }
 
@@ -98,7 +100,8 @@ class FallingOrder {
     const float above = b ? cut_.bounds[b - 1] : std::numeric_limits<float>::quiet_NaN();
     const Candidates found{scratch_.ids.data(), scratch_.logits.data(), scratch_.weights.data()};
     const size_t count = kernels_.collect(row_, cut_.bounds[b], above, found);
-    bracket.open(found, count, scratch_.candidates.data() + num_opened_, scratch_.places.data());
+    const float highest = b ? cut_.bounds[b - 1] : row_.largest, lowest = std::max(cut_.bounds[b], cut_.lowest);
+    bracket.open(found, count, lowest, highest, scratch_.candidates.data() + num_opened_, scratch_.places.data());
     num_opened_ += count;
     return bracket;
   }

@@ -32,10 +32,12 @@ from headway.core.residents import Residents
 from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.stats import SchedulerStats
 from headway.core.step import Blocker, Step, StepResult, sampled_tokens
-from headway.core.step_builder import StepBuilder
+from headway.core.step_builder import StepBuilder, new_tuple
 from headway.core.time_limits import TimeKeeper
 
 MAX_STEPS_IN_FLIGHT = 2
+# Looked up once, not once for each sequence of each step.
+_RUNNING, _FINISHED = SequenceStatus.RUNNING, SequenceStatus.FINISHED
 
 
 class Scheduler:
@@ -155,7 +157,7 @@ class Scheduler:
         for sequence in self._ordering.running(self._residents.running.values(), now_ns):
             if not step.tokens_left:
                 break
-            if sequence.status is not SequenceStatus.RUNNING:
+            if sequence.status is not _RUNNING:
                 continue  # preempted earlier in this very step
             if holds_decodes and sequence.is_prefilled:
                 continue
@@ -231,11 +233,16 @@ class Scheduler:
         self._check_oldest(step)
         tokens = sampled_tokens(step, result)
         self._in_flight.popleft()
-        advanced = [pair for pair in tokens if _append(*pair)]
-        events: list[Event] = [
-            Advanced(sequence.sequence_id, sequence.request.request_id, (token_id,))
-            for sequence, token_id in advanced
-        ]
+        advanced: list[tuple[Sequence, int]] = []
+        events: list[Event] = []
+        for sequence, token_id in tokens:
+            sequence.num_pending_tokens -= 1
+            if sequence.status is _FINISHED:
+                continue  # while it was in flight
+            sequence.token_ids.append(token_id)
+            advanced.append((sequence, token_id))
+            name = (sequence.sequence_id, sequence.request.request_id)
+            events.append(new_tuple(Advanced, (*name, (token_id,))))
         self._prefix.register([sequence for sequence, _ in advanced])
         for sequence, token_id in advanced:
             if retired := self._limits.ending(sequence, token_id):
@@ -339,15 +346,6 @@ class Scheduler:
     def parked_sequences(self) -> list[Sequence]:
         """Ended members of a static batch, whose slots and blocks stay idle until it drains."""
         return list(self._residents.parked)
-
-
-def _append(sequence: Sequence, token_id: int) -> bool:
-    """Add a sampled token. False if the sequence ended while it was in flight."""
-    sequence.num_pending_tokens -= 1
-    if sequence.status is SequenceStatus.FINISHED:
-        return False
-    sequence.token_ids.append(token_id)
-    return True
 
 
 def _build_prefix_cache(config: SchedulerConfig, pool: BlockPool) -> PrefixCache:

@@ -12,6 +12,7 @@ from headway.core.step import Step, StepResult
 from headway.engine.heartbeat import Progress
 from headway.engine.logprobs import LogprobStore
 from headway.engine.sampling import Sampler
+from headway.engine.sampling_rows import SamplingRows
 from headway.engine.token_batch import BatchPlan, BatchPlanner
 from headway.model.decoder import Decoder
 from headway.ops.interface import F32, KVCache, Ops
@@ -48,24 +49,24 @@ class ModelExecutor:
                 self._sampler.forget(event.sequence_id)
                 self.logprobs.forget(event.sequence_id)
 
-    def _sample(self, hidden: F32, sequences: SequenceOf[Sequence]) -> dict[int, tuple[int, ...]]:
+    def _sample(self, hidden: F32, sequences: tuple[Sequence, ...]) -> dict[int, tuple[int, ...]]:
         token_ids: dict[int, tuple[int, ...]] = {}
-        for start in range(0, len(sequences), _ROWS_AT_ONCE):
-            part = sequences[start : start + _ROWS_AT_ONCE]
-            logits = self._decoder.logits(hidden[start : start + len(part)])
-            tokens = self._sample_rows(logits, part)
-            ids = [sequence.sequence_id for sequence in part]
+        first = 0
+        for rows in self._sampler.parts(sequences, _ROWS_AT_ONCE):
+            count = len(rows.sequences)
+            tokens = self._sample_rows(self._decoder.logits(hidden[first : first + count]), rows)
+            ids = [sequence.sequence_id for sequence in rows.sequences]
             token_ids.update(zip(ids, zip(tokens, strict=True), strict=True))
+            first += count
         return token_ids
 
-    def _sample_rows(self, logits: F32, sequences: SequenceOf[Sequence]) -> list[int]:
-        wanted = [i for i, s in enumerate(sequences) if s.request.sampling.logprobs is not None]
+    def _sample_rows(self, logits: F32, rows: SamplingRows) -> list[int]:
+        wanted = rows.reported
         raw = self.logprobs.log_softmax(np.ascontiguousarray(logits[wanted])) if wanted else None
-        tokens = self._sampler.sample(logits, sequences)
+        tokens = self._sampler.sample(logits, rows)
         if raw is not None:
-            self.logprobs.add_outputs(
-                list(raw), [sequences[i] for i in wanted], [tokens[i] for i in wanted]
-            )
+            sequences = [rows.sequences[i] for i in wanted]
+            self.logprobs.add_outputs(list(raw), sequences, [tokens[i] for i in wanted])
         return tokens
 
     def _score_prompts(self, hidden: F32, plan: BatchPlan) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -191,6 +192,8 @@ def _start(config: EngineConfig, inbox: SocketInbox, sender: zmq.Socket[bytes]) 
             engine.recording.flush()
 
     inbox.on_idle = on_idle
+    gc.collect()
+    gc.freeze()  # what is here now stays: a full collection need not look at it between two steps
     return engine
 
 

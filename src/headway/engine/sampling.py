@@ -7,7 +7,6 @@ logits, its own history, its seed and its position, and on nothing else in the b
 
 from __future__ import annotations
 
-from collections.abc import Sequence as SequenceOf
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -31,18 +30,32 @@ class Sampler:
     def __init__(self, ops: Ops) -> None:
         self._ops = ops
         self._settings: dict[int, RowSettings] = {}
-        self._rows: dict[int, SamplingRows] = {}  # by their first sequence
+        self._sequences: tuple[Sequence, ...] = ()
+        self._parts: list[SamplingRows] = []  # of those sequences
         self._counts: dict[int, TokenCounts] = {}
         self._tables: dict[int, TokenTables] = {}
         self._tables_of_request: WeakValueDictionary[str, TokenTables] = WeakValueDictionary()
 
     def forget(self, sequence_id: int) -> None:
-        for kept in (self._settings, self._rows, self._counts, self._tables):
-            kept.pop(sequence_id, None)  # type: ignore[attr-defined]
+        self._settings.pop(sequence_id, None)
+        self._counts.pop(sequence_id, None)
+        self._tables.pop(sequence_id, None)
+        self._sequences, self._parts = (), []  # its last step is over
 
-    def sample(self, logits: F32, sequences: SequenceOf[Sequence]) -> list[int]:
+    def parts(self, sequences: tuple[Sequence, ...], most: int) -> list[SamplingRows]:
+        """The rows of a step in parts of at most so many; kept while the same sequences come."""
+        if sequences != self._sequences:
+            settings = [self._settings_of(sequence) for sequence in sequences]
+            self._sequences = sequences
+            self._parts = [
+                SamplingRows(sequences[start : start + most], settings[start : start + most])
+                for start in range(0, len(sequences), most)
+            ]
+        return self._parts
+
+    def sample(self, logits: F32, rows: SamplingRows) -> list[int]:
         """One token id per row; `logits` [R, V] is overwritten."""
-        rows = self._rows_of(tuple(sequences))
+        sequences = rows.sequences
         for row in rows.masked:
             tables = self._tables_for(sequences[row])
             _mask(logits[row], sequences[row], tables)
@@ -64,14 +77,6 @@ class Sampler:
         for row in rows.forced:
             tokens[row] = _forced(sequences[row], tokens[row])
         return tokens
-
-    def _rows_of(self, sequences: tuple[Sequence, ...]) -> SamplingRows:
-        first = sequences[0].sequence_id
-        found = self._rows.get(first)
-        if found is None or found.sequences != sequences:
-            settings = [self._settings_of(sequence) for sequence in sequences]
-            found = self._rows[first] = SamplingRows(sequences, settings)
-        return found
 
     def _settings_of(self, sequence: Sequence) -> RowSettings:
         found = self._settings.get(sequence.sequence_id)

@@ -34,6 +34,7 @@ class RowSettings(NamedTuple):
     names_tokens: bool
     penalises: bool
     forces: bool
+    reports: bool
 
 
 def settings_of(sequence: Sequence) -> RowSettings:
@@ -54,6 +55,7 @@ def settings_of(sequence: Sequence) -> RowSettings:
         ),
         penalises=_uses_penalties(params),
         forces=bool(request.forced_token_ids),
+        reports=params.logprobs is not None,
     )
 
 
@@ -76,6 +78,6 @@ class SamplingRows:
         self.top_p: F32 = np.array(columns[2], np.float32)
         self.min_p: F32 = np.array(columns[3], np.float32)
         self.seeds: U64 = np.array(columns[4], np.uint64)
-        self.masked, self.penalised, self.forced = (
+        self.masked, self.penalised, self.forced, self.reported = (
             [row for row, wants in enumerate(column) if wants] for column in columns[5:]
         )

@@ -34,7 +34,7 @@ class BatchPlan:
     """
 
     batch: TokenBatch
-    sampling: SequenceOf[Sequence]
+    sampling: tuple[Sequence, ...]
     prompts: tuple[PromptRows, ...]
 
 
