@@ -64,11 +64,17 @@ def percentile_99(values: Sequence[float]) -> float:
     return sorted(values)[-(-99 * len(values) // 100) - 1]
 
 
+def brings_token(body: dict[str, Any]) -> bool:
+    """Not so an event that only says why it ended, or what was used."""
+    choices = body.get("choices")
+    return bool(choices) and bool(choices[0]["text"] or not choices[0]["finish_reason"])
+
+
 def waits(streams: Sequence[Stream]) -> Waits:
     first, between, tokens = [], [], 0
     for stream in streams:
         bodies = [(json.loads(event), at_ns) for event, at_ns in stream.events[:-1]]
-        times = [at_ns for body, at_ns in bodies if body.get("choices")]
+        times = [at_ns for body, at_ns in bodies if brings_token(body)]
         first.append((times[0] - stream.asked_ns) / 1e6)
         between += [(b - a) / 1e6 for a, b in itertools.pairwise(times)]
         tokens += bodies[-1][0]["usage"]["completion_tokens"]

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.compare_http import arrivals, percentile_99
+from benchmarks.compare_http import arrivals, percentile_99, waits
+from benchmarks.load.receiving import Stream
 from benchmarks.peers.engine import check, steps_between
 from benchmarks.peers.limits import Roofline, Shape, ceilings
 from benchmarks.peers.results import Place, Results
@@ -135,6 +136,20 @@ def test_arrivals_are_the_same_for_all_and_as_many_as_the_rate_says() -> None:
     assert times == arrivals(5.0, 200.0, seed=1) == sorted(times)
     assert len(times) == pytest.approx(1000, rel=0.1)
     assert times != arrivals(5.0, 200.0, seed=2)
+
+
+def test_waits_count_tokens_and_neither_the_end_nor_the_usage() -> None:
+    def event(text: str, at_ms: int, reason: str | None = None) -> tuple[bytes, int]:
+        choice = {"text": text, "finish_reason": reason}
+        return json.dumps({"choices": [choice]}).encode(), at_ms * 1_000_000
+
+    usage = json.dumps({"choices": [], "usage": {"completion_tokens": 3}}).encode()
+    events = [event("a", 150), event("", 170), event("b", 200), event("", 201, "length")]
+    stream = Stream([*events, (usage, 202_000_000), (b"[DONE]", 203_000_000)], 100_000_000)
+    found = waits([stream])
+    assert found.first == [50.0]
+    assert found.between == [20.0, 30.0]
+    assert found.tokens_per_second == pytest.approx(3 / 0.103)
 
 
 def test_the_99th_percentile_of_few_is_the_worst() -> None:
