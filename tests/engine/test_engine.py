@@ -90,3 +90,12 @@ def test_logprobs_survive_preemption_in_shape_and_bits(make_bench: MakeBench) ->
     assert len(disturbed.logprobs) == 40
     assert len(disturbed.prompt_logprobs) == 60
     assert disturbed.visible() == undisturbed.visible()
+
+
+def test_warming_up_changes_no_token(make_bench: MakeBench) -> None:
+    cold, warm = make_bench(), make_bench()
+    warm.engine.warm_up()
+    work = {0: [ask("one", [5] * 40, max_tokens=20), ask("two", [7, 8, 9], max_tokens=20)]}
+    assert {n: o.visible() for n, o in warm.run(work).items()} == {
+        n: o.visible() for n, o in cold.run(work).items()
+    }

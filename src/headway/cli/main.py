@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -17,6 +18,8 @@ headway COMMAND --help lists the flags; headway --version prints the version.
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 2 for a command line that cannot be served."""
+    # numpy multiplies no matrices here, and its threads take a while to start.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     words = list(sys.argv[1:] if argv is None else argv)
     command, rest = (words[0], words[1:]) if words else ("", [])
     if command in ("--version", "-V"):

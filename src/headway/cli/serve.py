@@ -125,7 +125,7 @@ async def _run(
             # The tokenizer and FastAPI load here while the engine loads its weights there.
             text, _, _ = await asyncio.gather(
                 asyncio.to_thread(open_text, engine, server),
-                asyncio.to_thread(importlib.import_module, "headway.server.app"),
+                asyncio.to_thread(_import_server),
                 client.wait_ready(),
             )
         return await _serve_http(engine, server, client, listener, text)
@@ -135,6 +135,11 @@ async def _run(
         return _fail("stopped before the engine was ready")
     finally:
         await client.close()
+
+
+def _import_server() -> None:
+    for name in ("headway.server.app", "headway.cli.leaving", "uvicorn"):
+        importlib.import_module(name)
 
 
 async def _serve_http(

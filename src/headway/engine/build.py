@@ -20,7 +20,7 @@ from headway.engine.sizing import Sizes, choose_sizes
 from headway.model.loader import LoadedModel, load_model
 from headway.model.source import ModelSource, resolve
 from headway.ops import select
-from headway.ops.interface import Ops
+from headway.ops.interface import KVCache, Ops
 from headway.wire import EngineFacts, EngineStats
 
 
@@ -33,7 +33,16 @@ class Engine:
     executor: ModelExecutor
     facts: EngineFacts
     source: ModelSource
+    kv_cache: KVCache
     recording: RunningRecording | None = None
+
+    def warm_up(self) -> None:
+        """Take from the system what the first step would wait for: the first page of each layer.
+
+        Only before the first step: it writes where keys and values will lie.
+        """
+        for array in (self.kv_cache.keys, self.kv_cache.values):
+            array.reshape(len(array), -1)[:, 0] = 0
 
 
 def build_engine(
@@ -102,6 +111,7 @@ def assemble(
         executor=executor,
         facts=facts,
         source=source,
+        kv_cache=cache,
         recording=recording,
     )
 

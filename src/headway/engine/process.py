@@ -152,6 +152,7 @@ def run(config: EngineConfig, to_engine: str, from_engine: str, parent_pid: int)
         inbox = SocketInbox(receiver, parent_pid)
         engine = _start(config, inbox, sender)
         sender.send(encode(ReadyMessage(engine.facts)))
+        engine.warm_up()  # while the API process opens its doors
         _serve(engine, inbox, Heartbeat(sockets, from_engine, engine.executor.progress))
         return 0
     except (ValueError, OSError) as error:

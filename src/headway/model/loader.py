@@ -30,12 +30,14 @@ from headway.model.weights.names import (
     expected_shapes,
 )
 from headway.model.weights.safetensors import SafetensorsStore
-from headway.model.weights.store import TensorStore, as_dtype
-from headway.ops.interface import F32, Ops, PackedLinear, Raw, Weight
+from headway.model.weights.store import TensorStore, as_dtype, release_pages
+from headway.ops.interface import F32, Ops, PackedLinear, Raw
 from headway.ops.memory import aligned_zeros
 
 # Matrices read (and dequantised) while another is packed: more would only cost memory.
 _AHEAD = 2
+_PIECE_BYTES = 16 << 20
+_PIECE_ROWS = 256  # a multiple of any backend's panel
 _LOAD_FORMATS = ("auto", "dummy")
 QUANTIZATIONS = (None, "int8")
 
@@ -138,8 +140,12 @@ class _Packing:
             rope_divisors=self._rope_divisors,
         )
 
-    def _pack_matrix(self, matrix: _Matrix, read: tuple[Weight, F32 | None]) -> PackedLinear:
-        packed = self._ops.pack_linear(*read, self._packed_as)
+    def _pack_matrix(
+        self, matrix: _Matrix, read: tuple[tuple[Raw, ...], F32 | None]
+    ) -> PackedLinear:
+        weight, bias = read
+        pieces = tuple(piece for part in weight for piece in _pieces(part))
+        packed = self._ops.pack_linear(pieces, bias, self._packed_as, on_packed=release_pages)
         for name in matrix.parts:
             self._store.release(name)
         return packed
@@ -190,7 +196,7 @@ class _Packing:
             k_norm=k_norm,
         )
 
-    def _read_matrix(self, matrix: _Matrix) -> tuple[Weight, F32 | None]:
+    def _read_matrix(self, matrix: _Matrix) -> tuple[tuple[Raw, ...], F32 | None]:
         dtype = self._matrix_dtype(matrix)
         weight = tuple(self._scaled(name, matrix.scale, dtype) for name in matrix.parts)
         if not matrix.has_bias:
@@ -220,8 +226,16 @@ def _owned(array: Raw) -> Raw:
     if array.flags.writeable:
         return array
     copy: Raw = aligned_zeros(array.shape, array.dtype.type)
-    np.copyto(copy, array)
+    for piece, place in zip(_pieces(array), _pieces(copy), strict=True):
+        np.copyto(place, piece)
+        release_pages(piece)
     return copy
+
+
+def _pieces(matrix: Raw) -> list[Raw]:
+    """Rows of it, whole panels at a time: what has been packed of the file needs no memory."""
+    step = max(1, _PIECE_BYTES // (_PIECE_ROWS * matrix[0].nbytes)) * _PIECE_ROWS
+    return [matrix[first : first + step] for first in range(0, len(matrix), step)]
 
 
 def _read_ahead(

@@ -13,6 +13,7 @@ crashes. NaN counts as -inf where a largest value is sought.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -119,10 +120,18 @@ class Ops(Protocol):
         """Make a list of operations ready to run, once, for any batch."""
         ...
 
-    def pack_linear(self, weight: Weight, bias: F32 | None, dtype: str) -> PackedLinear:
+    def pack_linear(
+        self,
+        weight: Weight,
+        bias: F32 | None,
+        dtype: str,
+        *,
+        on_packed: Callable[[Raw], None] | None = None,
+    ) -> PackedLinear:
         """Pack `weight` [N, K] (float32, or uint16 as bfloat16) for `linear`, stored as `dtype`.
 
         "int8" scales each row so that its largest magnitude is 127 and rounds to whole numbers.
+        `on_packed` hears of each part of `weight` that will not be read again.
         """
         ...
 

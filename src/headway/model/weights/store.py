@@ -54,21 +54,22 @@ def map_file(path: Path) -> npt.NDArray[np.uint8]:
     return np.frombuffer(mapped, dtype=np.uint8)
 
 
-def release_pages(stored: npt.NDArray[np.uint8]) -> None:
+def release_pages(stored: npt.NDArray[Any]) -> None:
     """Let go of the pages behind a part of what `map_file` gave; reading it again brings them back.
 
-    Its neighbours on the first and the last page lose theirs as well, to the same effect.
+    Its neighbours on the first and the last page lose theirs as well, to the same effect. Other
+    arrays are left alone.
     """
     whole = stored
     while isinstance(whole.base, np.ndarray):
         whole = whole.base
     mapping = whole.base.obj if isinstance(whole.base, memoryview) else whole.base
-    if not isinstance(mapping, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
-        return
+    if whole.flags.writeable or not isinstance(mapping, mmap.mmap):
+        return  # memory of the process: letting go would be losing it
     start = stored.ctypes.data - whole.ctypes.data
     first = start - start % mmap.PAGESIZE
-    with contextlib.suppress(OSError):
-        mapping.madvise(mmap.MADV_DONTNEED, first, start - first + stored.size)
+    with contextlib.suppress(OSError, AttributeError):  # a system without such advice
+        mapping.madvise(mmap.MADV_DONTNEED, first, start - first + stored.nbytes)
 
 
 def as_dtype(values: npt.NDArray[Any], dtype: str) -> Raw:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headway.ops import cache as kv_cache
 from headway.ops.cpu import _native
 from headway.ops.cpu.packing import as_table, pack_linear
@@ -55,8 +57,15 @@ class CpuOps:
     def compile(self, program: Program) -> NativePass:
         return NativePass(program, self._native)
 
-    def pack_linear(self, weight: Weight, bias: F32 | None, dtype: str) -> PackedLinear:
-        return pack_linear(self._native, weight, bias, dtype)
+    def pack_linear(
+        self,
+        weight: Weight,
+        bias: F32 | None,
+        dtype: str,
+        *,
+        on_packed: Callable[[Raw], None] | None = None,
+    ) -> PackedLinear:
+        return pack_linear(self._native, weight, bias, dtype, on_packed)
 
     def as_table(self, weight: PackedLinear) -> Raw | None:
         return as_table(weight)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from headway.ops import checks
@@ -19,14 +21,18 @@ _PANEL_COLUMNS = 32
 
 
 def pack_linear(
-    native: _native.Backend, weight: Weight, bias: F32 | None, dtype: str
+    native: _native.Backend,
+    weight: Weight,
+    bias: F32 | None,
+    dtype: str,
+    on_packed: Callable[[Raw], None] | None = None,
 ) -> PackedLinear:
     """Pack `weight` [N, K], float32 or bfloat16 in uint16, into panels of `dtype`."""
     parts = checks.need_weight(weight, bias, dtype)
     if any(len(part) % _PANEL_COLUMNS for part in parts[:-1]):
         parts = (np.concatenate(parts),)  # a panel would have rows of two
     if dtype == "int8":
-        return _pack_int8(native, parts, bias)
+        return _pack_int8(native, parts, bias, on_packed)
     out_features, in_features = sum(map(len, parts)), parts[0].shape[1]
     is_bf16 = dtype == "bfloat16"
     panel_words = _native.packed_words(_PANEL_COLUMNS, in_features, is_bf16)
@@ -37,10 +43,17 @@ def pack_linear(
         end = start + _panels(len(part)) * size
         native.pack_linear(np.ascontiguousarray(part), is_bf16, packed[start:end])
         start = end
+        if on_packed is not None:
+            on_packed(part)
     return PackedLinear(packed, bias, out_features, in_features, dtype, LAYOUTS[dtype])
 
 
-def _pack_int8(native: _native.Backend, parts: tuple[Raw, ...], bias: F32 | None) -> PackedLinear:
+def _pack_int8(
+    native: _native.Backend,
+    parts: tuple[Raw, ...],
+    bias: F32 | None,
+    on_packed: Callable[[Raw], None] | None,
+) -> PackedLinear:
     out_features, in_features = sum(map(len, parts)), parts[0].shape[1]
     size = _native.packed_int8_words(_PANEL_COLUMNS, in_features)
     packed = aligned_zeros((_panels(out_features) * size,), np.int32)
@@ -51,6 +64,8 @@ def _pack_int8(native: _native.Backend, parts: tuple[Raw, ...], bias: F32 | None
         its_scales = scales[row : row + len(part)]
         native.pack_linear_int8(np.ascontiguousarray(part), packed[start:end], its_scales)
         row, start = row + len(part), end
+        if on_packed is not None:
+            on_packed(part)
     return PackedLinear(
         packed, bias, out_features, in_features, "int8", _native.LAYOUT_INT8, scales
     )

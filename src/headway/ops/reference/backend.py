@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from headway.ops import cache as kv_cache
@@ -48,8 +50,19 @@ class ReferenceOps:
     def compile(self, program: Program) -> StepwisePass:
         return StepwisePass(program, self)
 
-    def pack_linear(self, weight: Weight, bias: F32 | None, dtype: str) -> PackedLinear:
-        rows = as_float32(np.concatenate(checks.need_weight(weight, bias, dtype)))
+    def pack_linear(
+        self,
+        weight: Weight,
+        bias: F32 | None,
+        dtype: str,
+        *,
+        on_packed: Callable[[Raw], None] | None = None,
+    ) -> PackedLinear:
+        parts = checks.need_weight(weight, bias, dtype)
+        rows = as_float32(np.concatenate(parts))
+        if on_packed is not None:
+            for part in parts:
+                on_packed(part)
         if dtype == "int8":
             whole, scales = linear_int8.quantize_rows(rows)
             return PackedLinear(whole, bias, len(rows), rows.shape[1], dtype, LAYOUT, scales)
