@@ -106,41 +106,54 @@ void silu_mul(Backend& backend, nb::handle gate_up, nb::handle out) {
   backend.silu_mul(args, result.size(0));
 }
 
+KvType kv_type_of(const ArrayView& keys) {
+  if (keys.is(Kind::kUint8)) return KvType::kInt8;
+  keys.need_float();
+  return keys.is_bf16() ? KvType::kBfloat16 : KvType::kFloat32;
+}
+
 // One layer of a KV cache, and the sizes that its shape tells.
 struct CacheLayer {
   CacheLayer(nb::handle keys, nb::handle values, int64_t layer, Access access)
-      : keys("cache.keys", keys, access), values("cache.values", values, access) {
-    this->keys.need_float();
-    const bool is_bf16 = this->keys.is_bf16();
-    this->values.need_kind(is_bf16 ? Kind::kUint16 : Kind::kFloat32);
-    need(this->values.rank() == (is_bf16 ? 6u : 5u), "cache.values is not in the layout of a KV cache");
-    const size_t layers = this->values.size(0);
+      : keys("cache.keys", keys, access), values("cache.values", values, access), kv_type(kv_type_of(this->keys)) {
+    need(this->values.rank() == (kv_type == KvType::kFloat32 ? 5u : 6u),
+         "cache.values is not in the layout of a KV cache");
+    num_layers = this->values.size(0);
     num_tiles = this->values.size(1);
     num_kv_heads = this->values.size(2);
     head_dim = this->values.size(4);
     need(num_kv_heads > 0 && head_dim >= 2 && head_dim % 2 == 0 && head_dim <= kMaxHeadDim,
          "the cpu kernels take an even head_dim up to ", kMaxHeadDim, ", got ", head_dim);
-    need_layout(is_bf16);
-    need(0 <= layer && layer < extent(layers), "layer must lie in [0, ", layers, "), got ", layer);
-    const size_t layer_bytes = num_tiles * num_kv_heads * kTileTokens * head_dim * (is_bf16 ? 2 : 4);
-    layer_offset = static_cast<size_t>(layer) * layer_bytes;
+    need_layout();
+    need(0 <= layer && layer < extent(num_layers), "layer must lie in [0, ", num_layers, "), got ", layer);
+    index = static_cast<size_t>(layer);
   }
 
-  void need_layout(bool is_bf16) const {
-    if (is_bf16) {
-      keys.need_shape({kAny, extent(num_tiles), extent(num_kv_heads), extent(head_dim / 2), kTileTokens, 2});
-      values.need_shape({extent(keys.size(0)), kAny, kAny, kTileTokens / 2, kAny, 2});
-    } else {
-      keys.need_shape({kAny, extent(num_tiles), extent(num_kv_heads), extent(head_dim), kTileTokens});
-      values.need_shape({extent(keys.size(0)), kAny, kAny, kTileTokens, kAny});
+  void need_layout() const {
+    const Py_ssize_t layers = extent(num_layers), tiles = extent(num_tiles), heads = extent(num_kv_heads);
+    switch (kv_type) {
+      case KvType::kFloat32:
+        values.need_kind(Kind::kFloat32);
+        keys.need_shape({layers, tiles, heads, extent(head_dim), kTileTokens});
+        return values.need_shape({kAny, kAny, kAny, kTileTokens, kAny});
+      case KvType::kBfloat16:
+        values.need_kind(Kind::kUint16);
+        keys.need_shape({layers, tiles, heads, extent(head_dim / 2), kTileTokens, 2});
+        return values.need_shape({kAny, kAny, kAny, kTileTokens / 2, kAny, 2});
+      case KvType::kInt8:
+        values.need_kind(Kind::kUint8);
+        need(head_dim % 4 == 0, "an int8 KV cache takes a head_dim that is a multiple of 4, got ", head_dim);
+        keys.need_shape({layers, tiles, heads, extent(head_dim / 4 + 2), kTileTokens, 4});
+        return values.need_shape({kAny, kAny, kAny, kTileTokens / 4, kAny, 4});
     }
   }
 
-  void* layer_keys() const { return keys.as<char>() + layer_offset; }
-  void* layer_values() const { return values.as<char>() + layer_offset; }
+  void* layer_keys() const { return keys.as<char>() + index * (keys.bytes() / num_layers); }
+  void* layer_values() const { return values.as<char>() + index * (values.bytes() / num_layers); }
 
   ArrayView keys, values;
-  size_t num_tiles, num_kv_heads, head_dim, layer_offset;
+  KvType kv_type;
+  size_t num_layers, num_tiles, num_kv_heads, head_dim, index;
 };
 
 size_t qkv_width(const CacheLayer& cache, int64_t num_heads) {
@@ -167,7 +180,7 @@ void rope_and_store(Backend& backend, nb::handle qkv, nb::handle positions, nb::
   const RopeArgs args{rows.as<float>(), places.as<const int32_t>(), slots.as<const int64_t>(),
                       cosines.as<const float>(), sines.as<const float>(), q_weight.data(), k_weight.data(),
                       cache.layer_keys(), cache.layer_values(), static_cast<size_t>(num_heads), cache.num_kv_heads,
-                      cache.head_dim, rotary_dim, eps, interleaved, cache.keys.is_bf16()};
+                      cache.head_dim, rotary_dim, eps, interleaved, cache.kv_type};
   const nb::gil_scoped_release unlocked;
   backend.rope_and_store(args, rows.size(0));
 }
@@ -227,10 +240,10 @@ void paged_attention(Backend& backend, nb::handle qkv, nb::handle keys, nb::hand
                            static_cast<const uint32_t*>(cache.layer_values()), places.as<const int32_t>(),
                            tables.as<const int32_t>(), result.as<float>(), width, tables.size(1),
                            static_cast<size_t>(num_heads), cache.num_kv_heads, cache.head_dim, tiles_per_block,
-                           static_cast<size_t>(window), scale};
+                           static_cast<size_t>(window), scale, cache.kv_type};
   const std::span<const int32_t> chunks(starts.as<const int32_t>(), starts.count());
   const nb::gil_scoped_release unlocked;
-  backend.attention(args, chunks, cache.keys.is_bf16());
+  backend.attention(args, chunks);
 }
 
 void argmax(Backend& backend, nb::handle logits, nb::handle out) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "runtime/aligned_buffer.h"
+#include "runtime/attention_plan.h"
 
 namespace headway {
 namespace {
@@ -146,25 +146,11 @@ void Backend::rope_and_store(const RopeArgs& args, size_t rows) {
   for_ranges(rows, 2 * width, [&](Range range) { kernels_.rope_and_store(args, range); });
 }
 
-void Backend::attention(const AttentionArgs& args, std::span<const int32_t> chunk_starts, bool is_bf16) {
-  thread_local std::vector<AttentionItem> items;
-  items.clear();
-  const size_t group = args.num_heads / args.num_kv_heads;
-  const size_t heads = std::min(group, kMaxItemRows), tokens = kMaxItemRows / heads;
-  for (size_t sequence = 0; sequence + 1 < chunk_starts.size(); ++sequence) {
-    const size_t begin = chunk_starts[sequence], end = chunk_starts[sequence + 1];
-    for (size_t token = begin; token < end; token += tokens) {
-      for (size_t kv_head = 0; kv_head < args.num_kv_heads; ++kv_head) {
-        for (size_t head = 0; head < group; head += heads) {
-          items.push_back({sequence, token, std::min(tokens, end - token), kv_head * group + head,
-                           std::min(heads, group - head)});
-        }
-      }
-    }
-  }
-  const auto kernel = is_bf16 ? kernels_.attention_bf16 : kernels_.attention_f32;
-  const AttentionItem* all = items.data();
-  pool_.run(items.size(), [&](size_t task) { kernel(args, all[task]); });
+void Backend::attention(const AttentionArgs& args, std::span<const int32_t> chunk_starts) {
+  thread_local AttentionPlan thread_plan;
+  AttentionPlan& plan = thread_plan;
+  plan.make(args, chunk_starts, num_threads());
+  pool_.run(plan.num_tasks(), [&](size_t task) { plan.run(kernels_, task); });
 }
 
 void Backend::argmax(const ArgmaxArgs& args, size_t rows) {
