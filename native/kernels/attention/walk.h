@@ -9,7 +9,7 @@ namespace headway::HEADWAY_ISA {
 
 // The tiles of a span in the order they are read, keys first, and what is read after them.
 struct Span {
-  static constexpr size_t kLead = 4;  // tiles on their way while one is computed with
+  static constexpr size_t kLead = 8;  // tiles on their way while one is computed with
 
   const uint32_t* order[2 * kSpanTiles + kLead];
   size_t start;  // position of tile 0
@@ -80,7 +80,7 @@ inline Span span_at(const Place& place, size_t index, size_t end_span, const Pla
 // Tiles to read from, and whether to ask for others on the way.
 struct Fetching {
   const uint32_t* const* tiles;
-  HEADWAY_MEMBER void ask(size_t tile, size_t word) const { prefetch(tiles[tile + Span::kLead] + word); }
+  HEADWAY_MEMBER void ask(size_t tile, size_t word) const { prefetch_to_l2(tiles[tile + Span::kLead] + word); }
 };
 struct Cached {
   const uint32_t* const* tiles;
