@@ -37,7 +37,7 @@ def bfloat16() -> tuple[np.ndarray, list[int]]:
     ("formats", "rel", "same"),
     [
         ({"quantization": "int8"}, 0.02, 0.91),
-        ({"kv_cache_dtype": "int8"}, 0.01, 0.95),
+        ({"kv_cache_dtype": "int8"}, 0.005, 0.97),
     ],
     ids=["weights", "keys and values"],
 )
