@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/attention/attention.h"
+#include "kernels/dequantize/dequantize.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/linear_int8.h"
 #include "kernels/sample/sample.h"
@@ -28,7 +29,8 @@ struct SiluMulArgs {
 };
 
 struct EmbedArgs {
-  const void* table;
+  const void* table;   // [vocabulary][width], or the panels of a packed weight (linear.h)
+  size_t panel_steps;  // of a panel, 0: rows
   bool is_bf16;
   const int32_t* token_ids;
   size_t width;
@@ -75,12 +77,15 @@ struct KernelTable {
   void (*merge_attention)(const AttentionArgs&, const AttentionItem&);
   void (*rms_norm)(const RmsNormArgs&, Range rows);
   void (*silu_mul)(const SiluMulArgs&, Range rows);
+  void (*dequantize)(const BlockType&, const uint8_t* blocks, size_t count, float* out);
   void (*embed)(const EmbedArgs&, Range rows);
   void (*rope_and_store)(const RopeArgs&, Range rows);
   void (*argmax)(const ArgmaxArgs&, Range rows);
   void (*log_softmax)(const LogSoftmaxArgs&, Range rows);
   float (*largest_of)(const float* x, size_t width);
-  void (*sample_weights)(const WeightArgs&);
+  void (*bracket_masses)(const SampleRow&, const BracketBounds&, double* masses);
+  // The ids whose logits lie in [least, above), all from least on where `above` is NaN; how many.
+  size_t (*collect)(const SampleRow&, float least, float above, const Candidates& out);
   void (*widen)(const uint16_t* from, size_t count, float* to);
   void (*narrow)(const float* from, size_t count, uint16_t* to);
 };
@@ -99,12 +104,14 @@ void attention_int8(const AttentionArgs&, const AttentionItem&, const AttentionI
 void merge_attention(const AttentionArgs&, const AttentionItem&);
 void rms_norm(const RmsNormArgs&, Range rows);
 void silu_mul(const SiluMulArgs&, Range rows);
+void dequantize(const BlockType&, const uint8_t* blocks, size_t count, float* out);
 void embed(const EmbedArgs&, Range rows);
 void rope_and_store(const RopeArgs&, Range rows);
 void argmax(const ArgmaxArgs&, Range rows);
 void log_softmax(const LogSoftmaxArgs&, Range rows);
 float largest_of(const float* x, size_t width);
-void sample_weights(const WeightArgs&);
+void bracket_masses(const SampleRow&, const BracketBounds&, double* masses);
+size_t collect(const SampleRow&, float least, float above, const Candidates& out);
 void widen(const uint16_t* from, size_t count, float* to);
 void narrow(const float* from, size_t count, uint16_t* to);
 }  // namespace HEADWAY_ISA

@@ -31,7 +31,8 @@ from headway.model.weights.names import (
 )
 from headway.model.weights.safetensors import SafetensorsStore
 from headway.model.weights.store import TensorStore, as_dtype
-from headway.ops.interface import F32, Ops, PackedLinear, Raw
+from headway.ops.interface import F32, Ops, PackedLinear, Raw, Weight
+from headway.ops.memory import aligned_zeros
 
 # Matrices read (and dequantised) while another is packed: more would only cost memory.
 _AHEAD = 2
@@ -126,18 +127,34 @@ class _Packing:
         config, names = self._config, self._names
         with ThreadPoolExecutor(_AHEAD, thread_name_prefix="headway-load") as pool:
             matrices = _read_ahead(pool, self._read_matrix, self._matrices())
-            linears = (self._ops.pack_linear(*matrix, self._packed_as) for matrix in matrices)
+            linears = map(self._pack_matrix, self._matrices(), matrices)
             layers = tuple(self._layer(index, linears) for index in range(config.num_layers))
             lm_head = next(linears)
         return DecoderWeights(
-            embedding=_owned(
-                self._scaled(names.embedding, config.embedding_multiplier, self._dtype)
-            ),
+            embedding=self._embedding(lm_head),
             layers=layers,
             final_norm=self._vector(names.final_norm),
             lm_head=lm_head,
             rope_divisors=self._rope_divisors,
         )
+
+    def _pack_matrix(self, matrix: _Matrix, read: tuple[Weight, F32 | None]) -> PackedLinear:
+        packed = self._ops.pack_linear(*read, self._packed_as)
+        for name in matrix.parts:
+            self._store.release(name)
+        return packed
+
+    def _embedding(self, lm_head: PackedLinear) -> Raw:
+        """The output matrix itself where it holds the same numbers; else rows of its own."""
+        config, name = self._config, self._names.embedding
+        is_same = config.tie_word_embeddings and self._packed_as == self._dtype
+        if is_same and config.embedding_multiplier == config.logits_divisor == 1.0:
+            table = self._ops.as_table(lm_head)
+            if table is not None:
+                return table
+        rows = _owned(self._scaled(name, config.embedding_multiplier, self._dtype))
+        self._store.release(name)
+        return rows
 
     def _matrices(self) -> Iterator[_Matrix]:
         """In the order in which `_layer` and `pack` take them."""
@@ -173,10 +190,9 @@ class _Packing:
             k_norm=k_norm,
         )
 
-    def _read_matrix(self, matrix: _Matrix) -> tuple[Raw, F32 | None]:
+    def _read_matrix(self, matrix: _Matrix) -> tuple[Weight, F32 | None]:
         dtype = self._matrix_dtype(matrix)
-        weights = [self._scaled(name, matrix.scale, dtype) for name in matrix.parts]
-        weight = weights[0] if len(weights) == 1 else np.concatenate(weights)
+        weight = tuple(self._scaled(name, matrix.scale, dtype) for name in matrix.parts)
         if not matrix.has_bias:
             return weight, None
         bias = np.concatenate([self._vector(bias_of(name)) for name in matrix.parts])
@@ -201,7 +217,11 @@ class _Packing:
 
 def _owned(array: Raw) -> Raw:
     """A copy of what is still mapped, so that nobody changes it by changing the file."""
-    return array if array.flags.writeable else array.copy()
+    if array.flags.writeable:
+        return array
+    copy: Raw = aligned_zeros(array.shape, array.dtype.type)
+    np.copyto(copy, array)
+    return copy
 
 
 def _read_ahead(

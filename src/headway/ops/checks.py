@@ -39,16 +39,29 @@ def need_range(name: str, values: np.ndarray, low: int, high: int) -> None:
         raise ValueError(f"{name} must lie in [{low}, {high}), got {wrong}")
 
 
-def need_weight(weight: Any, bias: Any, dtype: str) -> None:
+def need_weight(weight: Any, bias: Any, dtype: str) -> tuple[np.ndarray, ...]:
+    """Its parts: one, unless `weight` is a tuple of matrices to stack."""
     need(dtype in PACKED_DTYPES, f"a weight is stored as float32, bfloat16 or int8, not {dtype!r}")
+    parts: tuple[Any, ...] = weight if isinstance(weight, tuple) else (weight,)
+    for part in parts:
+        _need_matrix(part)
+    need(
+        len({(part.dtype, part.shape[1]) for part in parts}) == 1,
+        "weights to stack must have one dtype and one in_features, "
+        f"got {[(str(part.dtype), list(part.shape)) for part in parts]}",
+    )
+    if bias is not None:
+        need_array("bias", bias, "float32", (sum(map(len, parts)),))
+    return parts
+
+
+def _need_matrix(weight: Any) -> None:
     if not isinstance(weight, np.ndarray) or weight.dtype not in WEIGHT_DTYPES.values():
         raise TypeError("weight must be a float32 array, or uint16 holding bfloat16")
     need(
         weight.ndim == 2 and min(weight.shape) > 0,
         f"weight must be [out_features, in_features], got {list(weight.shape)}",
     )
-    if bias is not None:
-        need_array("bias", bias, "float32", (len(weight),))
 
 
 def need_embed(table: Any, token_ids: Any, out: Any) -> None:

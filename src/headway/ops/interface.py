@@ -14,16 +14,20 @@ crashes. NaN counts as -inf where a largest value is sought.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from headway.ops.program import ForwardPass, Program
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 Raw = npt.NDArray[Any]  # float32, or uint16 holding bfloat16
+Weight = Raw | tuple[Raw, ...]  # a matrix, or several to stack, of one dtype
 
 KV_TILE = 16  # attention walks keys in tiles [16 i, 16 i + 16) of absolute positions
 
@@ -116,10 +120,21 @@ class Ops(Protocol):
         """
         ...
 
-    def pack_linear(self, weight: Raw, bias: F32 | None, dtype: str) -> PackedLinear:
+    def compile(self, program: Program) -> ForwardPass:
+        """Make a list of operations ready to run, once, for any batch."""
+        ...
+
+    def pack_linear(self, weight: Weight, bias: F32 | None, dtype: str) -> PackedLinear:
         """Pack `weight` [N, K] (float32, or uint16 as bfloat16) for `linear`, stored as `dtype`.
 
         "int8" scales each row so that its largest magnitude is 127 and rounds to whole numbers.
+        """
+        ...
+
+    def as_table(self, weight: PackedLinear) -> Raw | None:
+        """The rows of `weight` as a table for `embed`, sharing its memory; None where it cannot.
+
+        A model whose input and output are one matrix then holds it once.
         """
         ...
 
@@ -131,7 +146,10 @@ class Ops(Protocol):
         ...
 
     def embed(self, table: Raw, token_ids: I32, out: F32) -> None:
-        """out[i] = table[token_ids[i]]; table [V, D] float32 or bfloat16. Ids outside it raise."""
+        """out[i] = table[token_ids[i]]; table [V, D] float32 or bfloat16. Ids outside it raise.
+
+        What `as_table` gave is a table, too.
+        """
         ...
 
     def rms_norm(self, x: F32, weight: F32, eps: float, out: F32) -> None:

@@ -22,6 +22,9 @@ class DummyStore:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return self._shapes
 
+    def release(self, name: str) -> None:
+        """There is no file behind it."""
+
     def exact_dtype(self, name: str) -> str:
         return "float32"
 

@@ -17,6 +17,7 @@ from headway.model.errors import ModelError
 from headway.model.weights.dequantize import BLOCK_TYPES, dequantize
 from headway.model.weights.store import map_file
 from headway.ops.bfloat16 import to_bf16
+from headway.ops.blocks import decode_blocks
 from headway.ops.interface import Raw
 
 _MAGIC = b"GGUF"
@@ -42,6 +43,7 @@ _SCALARS = {
     12: "<d",
 }
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")
 _SMALLEST_STRING_BYTES = 8
 _SMALLEST_TENSOR_BYTES = 24
 _SMALLEST_ENTRY_BYTES = 13
@@ -65,6 +67,8 @@ class GGUFTensor:
         out = np.empty(
             (len(blocks), block.num_values), np.uint16 if dtype == "bfloat16" else np.float32
         )
+        if decode_blocks(self.type_name, blocks, out):
+            return out.reshape(self.shape)
         step = max(1, _PART_VALUES // block.num_values)
         for start in range(0, len(blocks), step):
             values = dequantize(blocks[start : start + step], self.type_name)
@@ -130,8 +134,29 @@ class _Cursor:
         except UnicodeDecodeError as error:
             raise self.broken("holds text that is not UTF-8") from error
 
+    def strings(self, count: int) -> list[object]:
+        """`string`, many times: a vocabulary has a hundred thousand."""
+        try:
+            found, self.position = _strings(self._stored, self.position, count)
+        except (UnicodeDecodeError, struct.error):
+            return [self.string() for _ in range(count)]  # says what is broken, and where
+        return found
+
     def broken(self, how: str) -> ModelError:
         return ModelError(f"{self.path} {how} (byte {self.position}): download the file again")
+
+
+def _strings(stored: memoryview, position: int, count: int) -> tuple[list[object], int]:
+    """The strings that start at `position`, and where they end."""
+    found: list[object] = []
+    length_at = _LENGTH.unpack_from
+    for _ in range(count):
+        start = position + _LENGTH.size
+        position = start + length_at(stored, position)[0]
+        found.append(str(stored[start:position], "utf-8"))
+    if position > len(stored):
+        raise struct.error("the last string is cut off")
+    return found, position
 
 
 def _read_preamble(cursor: _Cursor) -> tuple[int, int]:
@@ -176,6 +201,8 @@ def _read_array(cursor: _Cursor, depth: int) -> list[object]:
         values: list[object] = np.frombuffer(cursor.take(length * layout.itemsize), layout).tolist()
         return values
     length = cursor.count("<Q", "values", _SMALLEST_STRING_BYTES, _MAX_ARRAY_VALUES)
+    if type_id == _STRING:
+        return cursor.strings(length)
     return [_read_value(cursor, type_id, depth=depth + 1) for _ in range(length)]
 
 

@@ -8,6 +8,7 @@ from headway.model.errors import ModelError
 from headway.model.families import family_of
 from headway.model.shape import ModelConfig
 from headway.model.weights.gguf import GGUFFile
+from headway.model.weights.store import release_pages
 from headway.ops.interface import F32, Raw
 
 _ROPE_DIVISORS = "rope_freqs.weight"
@@ -26,6 +27,9 @@ class GGUFStore:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         tensors = self._file.tensors.values()
         return {t.name: t.shape for t in tensors if t.name != _ROPE_DIVISORS}
+
+    def release(self, name: str) -> None:
+        release_pages(self._file.tensors[name].stored)
 
     def exact_dtype(self, name: str) -> str:
         return "bfloat16" if self._file.tensors[name].type_name == "BF16" else "float32"

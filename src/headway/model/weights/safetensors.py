@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from headway.model.errors import ModelError
 from headway.model.hf_config import read_json
-from headway.model.weights.store import as_dtype, map_file
+from headway.model.weights.store import as_dtype, map_file, release_pages
 from headway.ops.interface import Raw
 
 _INDEX = "model.safetensors.index.json"
@@ -51,6 +51,9 @@ class SafetensorsStore:
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: tensor.shape for name, tensor in self._tensors.items()}
+
+    def release(self, name: str) -> None:
+        release_pages(self._tensors[name].stored)
 
     def exact_dtype(self, name: str) -> str:
         return "bfloat16" if self._tensors[name].dtype == "BF16" else "float32"

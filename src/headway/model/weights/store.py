@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,6 +33,10 @@ class TensorStore(Protocol):
         """
         ...
 
+    def release(self, name: str) -> None:
+        """The tensor has been read for good: what memory the file takes may be given back."""
+        ...
+
     def exact_dtype(self, name: str) -> str:
         """ "bfloat16" where the tensor is stored so, else "float32": what `read` need not round."""
         ...
@@ -47,6 +52,23 @@ def map_file(path: Path) -> npt.NDArray[np.uint8]:
     except ValueError as error:
         raise ModelError(f"{path} is empty: download the model again") from error
     return np.frombuffer(mapped, dtype=np.uint8)
+
+
+def release_pages(stored: npt.NDArray[np.uint8]) -> None:
+    """Let go of the pages behind a part of what `map_file` gave; reading it again brings them back.
+
+    Its neighbours on the first and the last page lose theirs as well, to the same effect.
+    """
+    whole = stored
+    while isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    mapping = whole.base.obj if isinstance(whole.base, memoryview) else whole.base
+    if not isinstance(mapping, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    start = stored.ctypes.data - whole.ctypes.data
+    first = start - start % mmap.PAGESIZE
+    with contextlib.suppress(OSError):
+        mapping.madvise(mmap.MADV_DONTNEED, first, start - first + stored.size)
 
 
 def as_dtype(values: npt.NDArray[Any], dtype: str) -> Raw:

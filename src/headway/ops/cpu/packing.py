@@ -7,7 +7,7 @@ import numpy as np
 from headway.ops import checks
 from headway.ops.cache import STORED_AS
 from headway.ops.cpu import _native
-from headway.ops.interface import F32, PackedLinear, Raw
+from headway.ops.interface import F32, PackedLinear, Raw, Weight
 from headway.ops.memory import aligned_zeros
 
 LAYOUTS = {
@@ -15,26 +15,59 @@ LAYOUTS = {
     "bfloat16": _native.LAYOUT_BF16,
     "int8": _native.LAYOUT_INT8,
 }
+_PANEL_COLUMNS = 32
 
 
-def pack_linear(native: _native.Backend, weight: Raw, bias: F32 | None, dtype: str) -> PackedLinear:
+def pack_linear(
+    native: _native.Backend, weight: Weight, bias: F32 | None, dtype: str
+) -> PackedLinear:
     """Pack `weight` [N, K], float32 or bfloat16 in uint16, into panels of `dtype`."""
-    checks.need_weight(weight, bias, dtype)
+    parts = checks.need_weight(weight, bias, dtype)
+    if any(len(part) % _PANEL_COLUMNS for part in parts[:-1]):
+        parts = (np.concatenate(parts),)  # a panel would have rows of two
     if dtype == "int8":
-        return _pack_int8(native, weight, bias)
-    out_features, in_features = weight.shape
+        return _pack_int8(native, parts, bias)
+    out_features, in_features = sum(map(len, parts)), parts[0].shape[1]
     is_bf16 = dtype == "bfloat16"
-    words = _native.packed_words(out_features, in_features, is_bf16)
-    packed = aligned_zeros((words * 2 if is_bf16 else words,), STORED_AS[dtype])
-    native.pack_linear(np.ascontiguousarray(weight), is_bf16, packed)
+    panel_words = _native.packed_words(_PANEL_COLUMNS, in_features, is_bf16)
+    size = panel_words * 2 if is_bf16 else panel_words
+    packed = aligned_zeros((_panels(out_features) * size,), STORED_AS[dtype])
+    start = 0
+    for part in parts:
+        end = start + _panels(len(part)) * size
+        native.pack_linear(np.ascontiguousarray(part), is_bf16, packed[start:end])
+        start = end
     return PackedLinear(packed, bias, out_features, in_features, dtype, LAYOUTS[dtype])
 
 
-def _pack_int8(native: _native.Backend, weight: Raw, bias: F32 | None) -> PackedLinear:
-    out_features, in_features = weight.shape
-    packed = aligned_zeros((_native.packed_int8_words(out_features, in_features),), np.int32)
+def _pack_int8(native: _native.Backend, parts: tuple[Raw, ...], bias: F32 | None) -> PackedLinear:
+    out_features, in_features = sum(map(len, parts)), parts[0].shape[1]
+    size = _native.packed_int8_words(_PANEL_COLUMNS, in_features)
+    packed = aligned_zeros((_panels(out_features) * size,), np.int32)
     scales = np.empty(out_features, np.float32)
-    native.pack_linear_int8(np.ascontiguousarray(weight), packed, scales)
+    row = start = 0
+    for part in parts:
+        end = start + _panels(len(part)) * size
+        its_scales = scales[row : row + len(part)]
+        native.pack_linear_int8(np.ascontiguousarray(part), packed[start:end], its_scales)
+        row, start = row + len(part), end
     return PackedLinear(
         packed, bias, out_features, in_features, "int8", _native.LAYOUT_INT8, scales
     )
+
+
+def _panels(out_features: int) -> int:
+    return -(-out_features // _PANEL_COLUMNS)
+
+
+def as_table(weight: PackedLinear) -> Raw | None:
+    """The panels of `weight`, from which `embed` can read its rows; None where it cannot."""
+    per_step = {LAYOUTS["float32"]: 1, LAYOUTS["bfloat16"]: 2}.get(weight.layout)
+    if per_step is None or weight.out_features % _PANEL_COLUMNS:
+        return None
+    num_panels = weight.out_features // _PANEL_COLUMNS
+    num_steps = weight.data.size // (num_panels * _PANEL_COLUMNS * per_step)
+    if num_steps * per_step != weight.in_features:
+        return None  # the padding would look like columns
+    shape = (num_panels, num_steps, _PANEL_COLUMNS)
+    return weight.data.reshape(shape if per_step == 1 else (*shape, 2))

@@ -7,7 +7,8 @@ import numpy as np
 from headway.ops import cache as kv_cache
 from headway.ops import checks
 from headway.ops.bfloat16 import as_float32, to_bf16
-from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch
+from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch, Weight
+from headway.ops.program import Program
 from headway.ops.reference import argmax as argmax_twin
 from headway.ops.reference import (
     attention,
@@ -20,6 +21,7 @@ from headway.ops.reference import (
     silu_mul,
 )
 from headway.ops.reference import sample as sample_twin
+from headway.ops.stepwise import StepwisePass
 
 LAYOUT = "reference/rows/v1"
 
@@ -43,14 +45,19 @@ class ReferenceOps:
             num_layers, num_blocks, block_size, num_kv_heads, head_dim, dtype
         )
 
-    def pack_linear(self, weight: Raw, bias: F32 | None, dtype: str) -> PackedLinear:
-        checks.need_weight(weight, bias, dtype)
-        rows = np.ascontiguousarray(as_float32(weight))
+    def compile(self, program: Program) -> StepwisePass:
+        return StepwisePass(program, self)
+
+    def pack_linear(self, weight: Weight, bias: F32 | None, dtype: str) -> PackedLinear:
+        rows = as_float32(np.concatenate(checks.need_weight(weight, bias, dtype)))
         if dtype == "int8":
             whole, scales = linear_int8.quantize_rows(rows)
             return PackedLinear(whole, bias, len(rows), rows.shape[1], dtype, LAYOUT, scales)
         data: Raw = to_bf16(rows) if dtype == "bfloat16" else rows
-        return PackedLinear(data, bias, weight.shape[0], weight.shape[1], dtype, LAYOUT)
+        return PackedLinear(data, bias, len(rows), rows.shape[1], dtype, LAYOUT)
+
+    def as_table(self, weight: PackedLinear) -> Raw | None:
+        return None if weight.dtype == "int8" else weight.data
 
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
         checks.need_linear(x, weight, out, LAYOUT)
