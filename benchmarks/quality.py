@@ -1,11 +1,11 @@
 """What does a weight format cost in quality?
 
-    python benchmarks/quality.py [--model M] [--text FILE ...] [--formats none int8]
+    python benchmarks/quality.py [--model M] [--text FILE ...] [--formats none int8 none/int8]
 
 Scores the text in windows of 2,000 characters with each format; the first is the one that others
-are compared with (none: weights as --dtype has them). Prints perplexity; the share of positions
-whose likeliest token is the same; and by how much the log probability of the text's own tokens
-moves, on average.
+are compared with (none: weights as --dtype has them; after a slash, that of the KV cache). Prints
+perplexity; the share of positions whose likeliest token is the same; and by how much the log
+probability of the text's own tokens moves, on average.
 """
 
 from __future__ import annotations
@@ -41,24 +41,25 @@ def main() -> None:
     parser.add_argument("--model")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--text", nargs="+", type=Path, default=[TEXT])
-    parser.add_argument("--formats", nargs="+", default=["none", "int8"])
+    parser.add_argument("--formats", nargs="+", default=["none", "int8", "none/int8"])
     arguments = parser.parse_args()
     texts = [path.read_text() for path in arguments.text]
     first = None
-    print(f"{'weights':8} {'positions':>9} {'perplexity':>10} {'same top-1':>10} {'moved by':>9}")
+    print(f"{'weights':9} {'positions':>9} {'perplexity':>10} {'same top-1':>10} {'moved by':>9}")
     for name in arguments.formats:
-        quantization = None if name == "none" else name
+        weights, _, kv_cache_dtype = name.partition("/")
         llm = LLM(
             arguments.model,
             dtype=arguments.dtype,
-            quantization=quantization,
+            quantization=None if weights == "none" else weights,
+            kv_cache_dtype=kv_cache_dtype or "auto",
             kv_cache_memory_bytes=1 << 29,
         )
         logprobs, likeliest = scores(llm, texts)
         first = first or (logprobs, likeliest)
         same, moved = np.mean(likeliest == first[1]), np.mean(np.abs(logprobs - first[0]))
         perplexity = np.exp(-np.mean(logprobs))
-        print(f"{name:8} {len(logprobs):9} {perplexity:10.3f} {same:10.2%} {moved:9.4f}")
+        print(f"{name:9} {len(logprobs):9} {perplexity:10.3f} {same:10.2%} {moved:9.4f}")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ class ArrayView {
   bool is_bf16() const { return is(Kind::kUint16); }
   size_t rank() const { return static_cast<size_t>(buffer_.ndim); }
   size_t size(size_t axis) const { return static_cast<size_t>(buffer_.shape[axis]); }
+  size_t bytes() const { return static_cast<size_t>(buffer_.len); }
   size_t count() const { return static_cast<size_t>(buffer_.len / buffer_.itemsize); }
   template <class T>
   T* as() const {

@@ -115,7 +115,7 @@ void rope_and_store(Backend& backend, nb::handle qkv, nb::handle positions, nb::
   const RopeArgs args{rows.as<float>(), places.as<const int32_t>(), slots.as<const int64_t>(),
                       cosines.as<const float>(), sines.as<const float>(), q_weight.data(), k_weight.data(),
                       cache.layer_keys(), cache.layer_values(), static_cast<size_t>(num_heads), cache.num_kv_heads,
-                      cache.head_dim, rotary_dim, eps, interleaved, cache.keys.is_bf16()};
+                      cache.head_dim, rotary_dim, eps, interleaved, cache.kv_type};
   const nb::gil_scoped_release unlocked;
   backend.rope_and_store(args, rows.size(0));
 }
@@ -140,10 +140,10 @@ void paged_attention(Backend& backend, nb::handle qkv, nb::handle keys, nb::hand
                            static_cast<const uint32_t*>(cache.layer_values()), places.as<const int32_t>(),
                            tables.as<const int32_t>(), result.as<float>(), width, tables.size(1),
                            static_cast<size_t>(num_heads), cache.num_kv_heads, cache.head_dim, cache.tiles_per_block,
-                           static_cast<size_t>(window), scale};
+                           static_cast<size_t>(window), scale, cache.kv_type};
   const std::span<const int32_t> chunks(starts.as<const int32_t>(), starts.count());
   const nb::gil_scoped_release unlocked;
-  backend.attention(args, chunks, cache.keys.is_bf16());
+  backend.attention(args, chunks);
 }
 
 void argmax(Backend& backend, nb::handle logits, nb::handle out) {

@@ -17,34 +17,48 @@ void check_chunk(std::span<const int32_t> positions, std::span<const int32_t> ta
   }
 }
 
+KvType kv_type_of(const ArrayView& keys) {
+  if (keys.is(Kind::kUint8)) return KvType::kInt8;
+  keys.need_float();
+  return keys.is_bf16() ? KvType::kBfloat16 : KvType::kFloat32;
+}
+
+Kind kind_of(KvType type) {
+  if (type == KvType::kInt8) return Kind::kUint8;
+  return type == KvType::kBfloat16 ? Kind::kUint16 : Kind::kFloat32;
+}
+
 }  // namespace
 
 CacheView::CacheView(nb::handle key_array, nb::handle value_array, int64_t block_size, Access access)
-    : keys("cache.keys", key_array, access), values("cache.values", value_array, access) {
-  keys.need_float();
-  const bool is_bf16 = keys.is_bf16();
-  values.need_kind(is_bf16 ? Kind::kUint16 : Kind::kFloat32);
-  need(values.rank() == (is_bf16 ? 6u : 5u), "cache.values is not in the layout of a KV cache");
+    : keys("cache.keys", key_array, access), values("cache.values", value_array, access), kv_type(kv_type_of(keys)) {
+  values.need_kind(kind_of(kv_type));
+  need(values.rank() == (kv_type == KvType::kFloat32 ? 5u : 6u), "cache.values is not in the layout of a KV cache");
   num_layers = values.size(0);
   num_tiles = values.size(1);
   num_kv_heads = values.size(2);
   head_dim = values.size(4);
   need(num_kv_heads > 0 && head_dim >= 2 && head_dim % 2 == 0 && head_dim <= kMaxHeadDim,
        "the cpu kernels take an even head_dim up to ", kMaxHeadDim, ", got ", head_dim);
-  need_layout(is_bf16);
+  need_layout();
   need(block_size > 0 && block_size % extent(kTileTokens) == 0, "block_size must be a multiple of ", kTileTokens,
        ", got ", block_size);
   tiles_per_block = static_cast<size_t>(block_size) / kTileTokens;
-  layer_bytes = num_tiles * num_kv_heads * kTileTokens * head_dim * (is_bf16 ? 2 : 4);
 }
 
-void CacheView::need_layout(bool is_bf16) const {
-  if (is_bf16) {
-    keys.need_shape({kAny, extent(num_tiles), extent(num_kv_heads), extent(head_dim / 2), kTileTokens, 2});
-    values.need_shape({extent(keys.size(0)), kAny, kAny, kTileTokens / 2, kAny, 2});
-  } else {
-    keys.need_shape({kAny, extent(num_tiles), extent(num_kv_heads), extent(head_dim), kTileTokens});
-    values.need_shape({extent(keys.size(0)), kAny, kAny, kTileTokens, kAny});
+void CacheView::need_layout() const {
+  const Py_ssize_t layers = extent(num_layers), tiles = extent(num_tiles), heads = extent(num_kv_heads);
+  switch (kv_type) {
+    case KvType::kFloat32:
+      keys.need_shape({layers, tiles, heads, extent(head_dim), kTileTokens});
+      return values.need_shape({kAny, kAny, kAny, kTileTokens, kAny});
+    case KvType::kBfloat16:
+      keys.need_shape({layers, tiles, heads, extent(head_dim / 2), kTileTokens, 2});
+      return values.need_shape({kAny, kAny, kAny, kTileTokens / 2, kAny, 2});
+    case KvType::kInt8:
+      need(head_dim % 4 == 0, "an int8 KV cache takes a head_dim that is a multiple of 4, got ", head_dim);
+      keys.need_shape({layers, tiles, heads, extent(head_dim / 4 + 2), kTileTokens, 4});
+      return values.need_shape({kAny, kAny, kAny, kTileTokens / 4, kAny, 4});
   }
 }
 

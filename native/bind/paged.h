@@ -15,14 +15,16 @@ struct CacheView {
 
   size_t num_blocks() const { return num_tiles / tiles_per_block; }
   CachePlace place() const {
-    return {keys.as<char>(), values.as<char>(), layer_bytes, keys.is_bf16(), tiles_per_block};
+    return {keys.as<char>(), values.as<char>(), keys.bytes() / num_layers, values.bytes() / num_layers, kv_type,
+            tiles_per_block};
   }
 
   ArrayView keys, values;
-  size_t num_layers, num_tiles, num_kv_heads, head_dim, tiles_per_block, layer_bytes;
+  KvType kv_type;
+  size_t num_layers, num_tiles, num_kv_heads, head_dim, tiles_per_block;
 
  private:
-  void need_layout(bool is_bf16) const;
+  void need_layout() const;
 };
 
 // One layer of it.
@@ -30,13 +32,13 @@ struct CacheLayer : CacheView {
   CacheLayer(nb::handle keys, nb::handle values, int64_t block_size, int64_t layer, Access access)
       : CacheView(keys, values, block_size, access) {
     need(0 <= layer && layer < extent(num_layers), "layer must lie in [0, ", num_layers, "), got ", layer);
-    offset = static_cast<size_t>(layer) * layer_bytes;
+    index = static_cast<size_t>(layer);
   }
 
-  void* layer_keys() const { return keys.as<char>() + offset; }
-  void* layer_values() const { return values.as<char>() + offset; }
+  void* layer_keys() const { return place().layer_keys(index); }
+  void* layer_values() const { return place().layer_values(index); }
 
-  size_t offset;
+  size_t index;
 };
 
 inline size_t qkv_width(const CacheView& cache, int64_t num_heads) {

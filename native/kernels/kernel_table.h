@@ -46,7 +46,8 @@ struct RopeArgs {
   void *keys, *values;           // of one layer
   size_t num_heads, num_kv_heads, head_dim, rotary_dim;
   float eps;
-  bool interleaved, is_bf16;
+  bool interleaved;
+  KvType kv_type;
 };
 
 struct ArgmaxArgs {
@@ -69,8 +70,11 @@ struct KernelTable {
   void (*linear_int8)(const Int8LinearArgs&, Range rows, Range panels);
   float (*quantize)(const float* x, size_t count, int8_t* to);  // returns the scale
   void (*quantize_row)(const float* x, size_t count, const Int8Rows& rows, size_t row);
-  void (*attention_f32)(const AttentionArgs&, const AttentionItem&);
-  void (*attention_bf16)(const AttentionArgs&, const AttentionItem&);
+  // `next`, or null: the item whose keys to ask for towards the end.
+  void (*attention_f32)(const AttentionArgs&, const AttentionItem&, const AttentionItem* next);
+  void (*attention_bf16)(const AttentionArgs&, const AttentionItem&, const AttentionItem* next);
+  void (*attention_int8)(const AttentionArgs&, const AttentionItem&, const AttentionItem* next);
+  void (*merge_attention)(const AttentionArgs&, const AttentionItem&);
   void (*rms_norm)(const RmsNormArgs&, Range rows);
   void (*silu_mul)(const SiluMulArgs&, Range rows);
   void (*dequantize)(const BlockType&, const uint8_t* blocks, size_t count, float* out);
@@ -94,8 +98,10 @@ void round_bf16(const float* from, size_t count, uint32_t* to);
 void linear_int8(const Int8LinearArgs&, Range rows, Range panels);
 float quantize(const float* x, size_t count, int8_t* to);
 void quantize_row(const float* x, size_t count, const Int8Rows& rows, size_t row);
-void attention_f32(const AttentionArgs&, const AttentionItem&);
-void attention_bf16(const AttentionArgs&, const AttentionItem&);
+void attention_f32(const AttentionArgs&, const AttentionItem&, const AttentionItem* next);
+void attention_bf16(const AttentionArgs&, const AttentionItem&, const AttentionItem* next);
+void attention_int8(const AttentionArgs&, const AttentionItem&, const AttentionItem* next);
+void merge_attention(const AttentionArgs&, const AttentionItem&);
 void rms_norm(const RmsNormArgs&, Range rows);
 void silu_mul(const SiluMulArgs&, Range rows);
 void dequantize(const BlockType&, const uint8_t* blocks, size_t count, float* out);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "runtime/aligned_buffer.h"
 
@@ -76,11 +75,10 @@ void Backend::silu_mul(const SiluMulArgs& args, size_t rows) { run_rows<SiluMulS
 
 void Backend::rope_and_store(const RopeArgs& args, size_t rows) { run_rows<RopeStage>(args, rows); }
 
-void Backend::attention(const AttentionArgs& args, std::span<const int32_t> chunk_starts, bool is_bf16) {
+void Backend::attention(const AttentionArgs& args, std::span<const int32_t> chunk_starts) {
   AttentionStage stage(kernels_);
   stage.args = args;
   stage.chunk_starts = chunk_starts;
-  stage.is_bf16 = is_bf16;
   Stage* const stages[] = {&stage};
   pool_.run(stages);
 }

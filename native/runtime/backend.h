@@ -53,7 +53,7 @@ class Backend {
   void rms_norm(const RmsNormArgs& args, size_t rows);
   void silu_mul(const SiluMulArgs& args, size_t rows);
   void rope_and_store(const RopeArgs& args, size_t rows);
-  void attention(const AttentionArgs& args, std::span<const int32_t> chunk_starts, bool is_bf16);
+  void attention(const AttentionArgs& args, std::span<const int32_t> chunk_starts);
   void argmax(const ArgmaxArgs& args, size_t rows);
   void log_softmax(const LogSoftmaxArgs& args, size_t rows);
   void sample(const SampleCall& call);

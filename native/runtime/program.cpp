@@ -80,8 +80,8 @@ void Program::rope_and_store(size_t qkv, size_t layer, const HeadSizes& sizes, b
     const CachePlace& cache = inputs.cache;
     const RotationTables& tables = rotates ? inputs.rotation : inputs.identity;
     stage.args = {at(qkv), inputs.positions, inputs.kv_rows, tables.cos, tables.sin, q_norm, k_norm,
-                  cache.keys + layer * cache.layer_bytes, cache.values + layer * cache.layer_bytes, sizes.num_heads,
-                  sizes.num_kv_heads, sizes.head_dim, inputs.rotary_dim, eps, false, cache.is_bf16};
+                  cache.layer_keys(layer), cache.layer_values(layer), sizes.num_heads, sizes.num_kv_heads,
+                  sizes.head_dim, inputs.rotary_dim, eps, false, cache.kv_type};
   });
 }
 
@@ -90,8 +90,8 @@ void Program::attention(size_t qkv, size_t layer, const HeadSizes& sizes, float 
   binds_.push_back([=, this, stage = stage.get()](const PassInputs& inputs) {
     const CachePlace& cache = inputs.cache;
     stage->args = {at(qkv),
-                   reinterpret_cast<const uint32_t*>(cache.keys + layer * cache.layer_bytes),
-                   reinterpret_cast<const uint32_t*>(cache.values + layer * cache.layer_bytes),
+                   reinterpret_cast<const uint32_t*>(cache.layer_keys(layer)),
+                   reinterpret_cast<const uint32_t*>(cache.layer_values(layer)),
                    inputs.positions,
                    inputs.block_tables,
                    at(out),
@@ -102,9 +102,9 @@ void Program::attention(size_t qkv, size_t layer, const HeadSizes& sizes, float 
                    sizes.head_dim,
                    cache.tiles_per_block,
                    window,
-                   scale};
+                   scale,
+                   cache.kv_type};
     stage->chunk_starts = inputs.chunk_starts;
-    stage->is_bf16 = cache.is_bf16;
   });
   stages_.push_back(std::move(stage));
   last_rows_ = nullptr;

@@ -19,9 +19,12 @@ namespace headway {
 // One layer after the other in each of the two.
 struct CachePlace {
   char *keys, *values;
-  size_t layer_bytes;
-  bool is_bf16;
+  size_t key_bytes, value_bytes;  // of a layer
+  KvType kv_type;
   size_t tiles_per_block;
+
+  char* layer_keys(size_t layer) const { return keys + layer * key_bytes; }
+  char* layer_values(size_t layer) const { return values + layer * value_bytes; }
 };
 
 struct RotationTables {

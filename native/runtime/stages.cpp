@@ -77,32 +77,14 @@ void LinearStage::compute(Range range, Range panels) const {
   (is_bf16 ? kernels_.linear_bf16 : kernels_.linear_f32)(args, range, panels);
 }
 
-size_t AttentionStage::prepare(size_t) {
-  items_.clear();
-  for (size_t sequence = 0; sequence + 1 < chunk_starts.size(); ++sequence) {
-    const size_t begin = static_cast<size_t>(chunk_starts[sequence]), end = static_cast<size_t>(chunk_starts[sequence + 1]);
-    add_items(sequence, begin, end - begin);
-  }
-  return tasks_ = std::min(items_.size(), kMaxTasks);
-}
-
-void AttentionStage::add_items(size_t sequence, size_t token, size_t count) {
-  const size_t group = args.num_heads / args.num_kv_heads;
-  const size_t heads = std::min(group, kMaxItemRows), tokens = kMaxItemRows / heads;
-  for (size_t done = 0; done < count; done += tokens) {
-    for (size_t kv_head = 0; kv_head < args.num_kv_heads; ++kv_head) {
-      for (size_t head = 0; head < group; head += heads) {
-        items_.push_back({sequence, token + done, std::min(tokens, count - done), kv_head * group + head,
-                          std::min(heads, group - head)});
-      }
-    }
-  }
+size_t AttentionStage::prepare(size_t num_threads) {
+  plan_.make(args, chunk_starts, num_threads);
+  return tasks_ = std::min(plan_.num_tasks(), kMaxTasks);
 }
 
 void AttentionStage::run(size_t task) {
-  const auto kernel = is_bf16 ? kernels_.attention_bf16 : kernels_.attention_f32;
-  const Range items = piece(items_.size(), task, tasks_);
-  for (size_t i = items.begin; i < items.end; ++i) kernel(args, items_[i]);
+  const Range tasks = piece(plan_.num_tasks(), task, tasks_);
+  for (size_t i = tasks.begin; i < tasks.end; ++i) plan_.run(kernels_, i);
 }
 
 }  // namespace headway

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/attention_plan.h"
 #include "runtime/linear_input.h"
 #include "runtime/partition.h"
 #include "runtime/stage.h"
@@ -154,13 +155,10 @@ class AttentionStage final : public Stage {
 
   AttentionArgs args{};
   std::span<const int32_t> chunk_starts;
-  bool is_bf16 = false;
 
  private:
-  void add_items(size_t sequence, size_t token, size_t count);
-
   const KernelTable& kernels_;
-  std::vector<AttentionItem> items_;
+  AttentionPlan plan_;
   size_t tasks_ = 0;
 };
 

@@ -20,7 +20,8 @@ TAKEN = """
 --watermark 0.1|--max-num-queued-reqs 10|--max-num-queued-tokens 8k|--queue-full-status 429
 --stream-interval 4|--scheduler-cls a.B|--block-size 32|--kv-cache-memory-bytes 1g
 --num-gpu-blocks-override 64|--enable-prefix-caching|--no-enable-prefix-caching
---prefix-caching-hash-algo sha256|--kv-cache-dtype auto|--preemption-mode recompute
+--prefix-caching-hash-algo sha256|--kv-cache-dtype auto|--kv-cache-dtype int8
+--preemption-mode recompute
 --preemption-victim newest|--preemption-victim lowest-priority|--max-logprobs 5
 --logprobs-mode raw_logprobs|-tp 1|-pp 1|-dp 1|--tensor-parallel-size 1
 --pipeline-parallel-size=1|--data-parallel-size=1|--tokenizer-mode auto

@@ -23,24 +23,45 @@ def tiny_source(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
 
 
 # int8 gives the same bits on every instruction set (tests/ops/test_linear_int8.py); the best and
-# the emulated tiles are the two kernels there are.
+# the emulated tiles are the two kernels there are. Keys and values in int8: with VNNI and without.
 WAYS = [
-    *((isa, None) for isa in available_isas()),
-    (available_isas()[0], "int8"),
-    ("amx_emulated", "int8"),
+    *((isa, None, "auto") for isa in available_isas()),
+    (available_isas()[0], "int8", "auto"),
+    ("amx_emulated", "int8", "auto"),
+    (available_isas()[0], None, "int8"),
+    (available_isas()[0], "int8", "int8"),
+    ("portable", None, "int8"),
 ]
 
 
-@pytest.fixture(scope="session", params=WAYS, ids=lambda way: "-".join(filter(None, way)))
-def loaded(request: pytest.FixtureRequest, tiny_source: ModelSource) -> tuple[LoadedModel, Ops]:
+def name_of(way: tuple[str, str | None, str]) -> str:
+    isa, quantization, kv_cache_dtype = way
+    return "-".join(filter(None, (isa, quantization, f"kv_{kv_cache_dtype}")))
+
+
+@pytest.fixture(scope="session", params=WAYS, ids=name_of)
+def way(request: pytest.FixtureRequest) -> tuple[str, str | None, str]:
+    """Instruction set, weights, keys and values."""
+    found: tuple[str, str | None, str] = request.param
+    return found
+
+
+@pytest.fixture(scope="session")
+def loaded(way: tuple[str, str | None, str], tiny_source: ModelSource) -> tuple[LoadedModel, Ops]:
     """The tiny model in bfloat16 on each instruction set of this machine, and with int8 weights."""
-    isa, quantization = request.param
+    isa, quantization, _ = way
     ops = CpuOps(isa=isa)
     return load_model(tiny_source, ops, "bfloat16", quantization=quantization), ops
 
 
 @pytest.fixture
-def make_bench(tiny_source: ModelSource, loaded: tuple[LoadedModel, Ops]) -> Callable[..., Bench]:
+def make_bench(
+    tiny_source: ModelSource,
+    loaded: tuple[LoadedModel, Ops],
+    way: tuple[str, str | None, str],
+) -> Callable[..., Bench]:
     """A fresh engine with the given settings around the loaded model."""
     model, ops = loaded
-    return lambda **settings: Bench(tiny_source, model, ops, **settings)
+    return lambda **settings: Bench(
+        tiny_source, model, ops, **({"kv_cache_dtype": way[2]} | settings)
+    )

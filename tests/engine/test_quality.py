@@ -1,4 +1,4 @@
-"""What int8 weights cost on a real model and a real text, against bfloat16 in the same run."""
+"""What int8 costs on a real model and a real text, against bfloat16 in the same run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 TEXT = (Path(__file__).parent / "lamplighter.txt").read_text()
 
 
-def scores(quantization: str | None) -> tuple[np.ndarray, list[int]]:
+def scores(
+    quantization: str | None = None, kv_cache_dtype: str = "auto"
+) -> tuple[np.ndarray, list[int]]:
     """Log probabilities of the text's tokens, and the likeliest token at each position."""
-    llm = LLM(quantization=quantization, kv_cache_memory_bytes=1 << 28)
+    llm = LLM(
+        quantization=quantization, kv_cache_dtype=kv_cache_dtype, kv_cache_memory_bytes=1 << 28
+    )
     params = SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=1)
     output = llm.generate([TEXT], params, use_tqdm=False)[0]
     entries = output.prompt_logprobs[1:]
@@ -24,10 +28,23 @@ def scores(quantization: str | None) -> tuple[np.ndarray, list[int]]:
     return np.array(own), [next(i for i, one in e.items() if one.rank == 1) for e in entries]
 
 
-def test_int8_stays_close_to_bfloat16():
-    logprobs, likeliest = scores(None)
-    found, found_likeliest = scores("int8")
+@pytest.fixture(scope="module")
+def bfloat16() -> tuple[np.ndarray, list[int]]:
+    return scores()
+
+
+@pytest.mark.parametrize(
+    ("formats", "rel", "same"),
+    [
+        ({"quantization": "int8"}, 0.02, 0.91),
+        ({"kv_cache_dtype": "int8"}, 0.005, 0.97),
+    ],
+    ids=["weights", "keys and values"],
+)
+def test_int8_stays_close_to_bfloat16(bfloat16, formats, rel, same):
+    logprobs, likeliest = bfloat16
+    found, found_likeliest = scores(**formats)
     assert len(logprobs) > 1000
     perplexity, found_perplexity = np.exp(-logprobs.mean()), np.exp(-found.mean())
-    assert found_perplexity == pytest.approx(perplexity, rel=0.02)
-    assert np.mean(np.equal(likeliest, found_likeliest)) > 0.91
+    assert found_perplexity == pytest.approx(perplexity, rel=rel)
+    assert np.mean(np.equal(likeliest, found_likeliest)) > same

@@ -53,6 +53,11 @@ def test_qwen3_8b_needs_147456_bytes_a_token():
     assert plan_blocks(config, 16, "float32", 16 << 30) == 3_640
 
 
+def test_int8_keys_and_values_have_a_scale_each():
+    config = parse_hf_config(QWEN3_8B, {})
+    assert config.kv_bytes_per_token("int8") == 36 * 8 * (128 + 4) * 2
+
+
 @pytest.mark.parametrize("memory", [-5, 0, 16 * 147_456 - 1])
 def test_no_block_fits_in_too_little(memory):
     assert plan_blocks(parse_hf_config(QWEN3_8B, {}), 16, "bfloat16", memory) == 0

@@ -81,10 +81,12 @@ def make_world(
 
 
 def fill_with(cache: KVCache, garbage: float) -> None:
+    """With int8 it is the scales that are garbage: NaN, or large."""
     bits = np.float32(garbage).view(np.uint32)
-    pattern = np.uint16(bits >> 16) if cache.dtype == "bfloat16" else np.float32(garbage)
-    cache.keys[:] = pattern
-    cache.values[:] = pattern
+    byte = np.uint8(bits >> 24) if np.isfinite(garbage) else np.uint8(255)
+    patterns = {"float32": garbage, "bfloat16": np.uint16(bits >> 16), "int8": byte}
+    cache.keys[:] = patterns[cache.dtype]
+    cache.values[:] = patterns[cache.dtype]
 
 
 def store(ops: Ops, cache: KVCache, rows: np.ndarray, table: list[int], heads: int) -> None:

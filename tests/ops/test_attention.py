@@ -11,7 +11,8 @@ from headway.ops.reference.backend import ReferenceOps
 from tests.ops.comparing import assert_close
 from tests.ops.paged import World, make_world, store
 
-DTYPES = ("float32", "bfloat16")
+DTYPES = ("float32", "bfloat16", "int8")
+INT8_UNIT = 1 / (2 * 127 * 128)  # of the whole numbers that queries and weights become
 # heads, kv_heads, head_dim
 SHAPES = ((1, 1, 8), (3, 1, 64), (8, 1, 16), (6, 2, 80), (4, 4, 128), (20, 1, 24), (2, 1, 256))
 
@@ -24,6 +25,8 @@ def bound_of(world, length):
     weight_error = 2 * score_error + EXP_ERROR + 4 * UNIT * (length + 4)
     if world.cache.dtype == "bfloat16":
         weight_error += 2 * BF16_UNIT
+    if world.cache.dtype == "int8":
+        weight_error += 2 * INT8_UNIT * head_dim**0.5 * largest**2 + INT8_UNIT * length
     return weight_error * largest
 
 
@@ -52,6 +55,16 @@ def test_softmax_survives_large_scores(ops, dtype):
     loud = World(ops, world.cache, [world.qkv[0] * 100], world.tables, 3)
     result = loud.attend([(0, 0, 40)])[0]
     assert np.isfinite(result).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("window", [0, 300])
+def test_close_to_the_twin_over_several_spans(ops, dtype, window):
+    world = make_world(ops, 11, (600,), dtype=dtype, heads=6, kv_heads=2, head_dim=64)
+    chunks = [(0, 240, 280), (0, 511, 512), (0, 599, 600)]
+    expected = twin_of(world).attend(chunks, window=window)
+    for result, rows in zip(world.attend(chunks, window=window), expected, strict=True):
+        assert_close(result, rows, bound_of(world, 600))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -100,3 +113,7 @@ def test_cache_layout_is_the_one_in_the_interface(any_ops):
     cache = any_ops.new_kv_cache(2, 3, 32, 4, 10, "float32")
     assert cache.keys.shape == (2, 6, 4, 10, 16)
     assert cache.values.shape == (2, 6, 4, 16, 10)
+    cache = any_ops.new_kv_cache(2, 3, 32, 4, 12, "int8")
+    assert cache.keys.shape == (2, 6, 4, 5, 16, 4)
+    assert cache.values.shape == (2, 6, 4, 4, 12, 4)
+    assert cache.head_dim == 12

@@ -9,7 +9,8 @@ from headway.ops.cpu.backend import CpuOps
 from tests.ops.comparing import assert_same_bits
 from tests.ops.paged import make_world
 
-DTYPES = ("float32", "bfloat16")
+DTYPES = ("float32", "bfloat16", "int8")
+LONG = 550  # three spans
 LENGTH = 75
 SHAPES = ((1, 1, 8), (3, 1, 64), (8, 1, 80), (9, 3, 64), (2, 2, 128), (20, 1, 24))
 
@@ -57,6 +58,31 @@ def test_other_blocks_and_block_sizes_do_not_matter(ops, dtype):
     for block_size, order in ((16, np.arange), (32, np.arange), (64, lambda n: np.arange(n)[::-1])):
         world = make_world(ops, 6, (LENGTH,), dtype=dtype, block_size=block_size, block_order=order)
         assert_same_bits(world.attend([(0, 0, LENGTH)])[0], expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("window", [0, 290])
+def test_many_rows_and_few_give_the_same_bits_over_several_spans(ops, dtype, window):
+    world = make_world(ops, 12, (LONG,), dtype=dtype, heads=3, kv_heads=1, head_dim=80)
+    whole = world.attend([(0, 0, LONG)], window=window)[0]
+    for first in (0, 254, 255, 256, 511, 512, LONG - 1):
+        row = world.attend([(0, first, first + 1)], window=window)[0]
+        assert_same_bits(row, whole[first : first + 1])
+    pieces = [world.attend([chunk], window=window)[0] for chunk in chunked(0, LONG, 37)]
+    assert_same_bits(np.concatenate(pieces), whole)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_spans_shared_by_several_threads_give_the_same_bits(ops, dtype):
+    """Alone, a long sequence is split; beside many short ones it is not."""
+    world = make_world(ops, 13, (LONG, *[5] * 40), dtype=dtype, heads=4, kv_heads=2)
+    chunks = [(0, LONG - 2, LONG), *[(i, 4, 5) for i in range(1, 41)]]
+    one = CpuOps(ops.isa, num_threads=1)
+    expected = world.attend(chunks[:1], num_threads_ops=one)[0]
+    for threads in (1, 2, 5):
+        several = CpuOps(ops.isa, num_threads=threads)
+        assert_same_bits(world.attend(chunks[:1], num_threads_ops=several)[0], expected)
+        assert_same_bits(world.attend(chunks, num_threads_ops=several)[0], expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,10 +1,15 @@
 // Rows that share keys are computed together, so that a tile is read once for all of them. Of a tile
 // that a row sees only in part, what it must not see is never added, as it may be anything, NaN
-// included: its scores are masked, its values left out, for that row alone.
+// included: its scores are masked, its values zero in a copy of the tile.
+//
+// Few rows, a decode: memory is the wall. Words are widened in registers and asked for ahead of time.
+// Many rows, a prefill: tiles are widened once into a buffer, and all blocks of rows multiply those.
+// A score and a sum take the same products in the same order both ways.
 #include "kernels/attention/attention.h"
 
-#include "kernels/kernel_table.h"
-#include "kernels/simd/exp.h"
+#include <type_traits>
+
+#include "kernels/attention/walk.h"
 #include "kernels/simd/words.h"
 
 namespace headway::HEADWAY_ISA {
@@ -12,55 +17,51 @@ namespace {
 
 // How many rows, tiles and vectors of a value go through the registers at once.
 #if defined(__AVX512F__)
-constexpr size_t kRowsAtOnce = 6, kValueVectors = 4;
-constexpr size_t tiles_at_once(size_t rows) { return rows <= 3 ? 4 : 2; }
+constexpr size_t kRowsAtOnce = 6, kTilesAtOnce = 4, kValueVectors = 4;
+#elif defined(__AVX2__)
+constexpr size_t kRowsAtOnce = 2, kTilesAtOnce = 2, kValueVectors = 2;
 #else
-constexpr size_t kRowsAtOnce = 2, kValueVectors = 1;
-constexpr size_t tiles_at_once(size_t) { return 1; }
+constexpr size_t kRowsAtOnce = 2, kTilesAtOnce = 1, kValueVectors = 1;
 #endif
-constexpr size_t kChains = 2;  // independent partial sums of a score, to hide the latency of adding
+constexpr size_t kGroupTiles = 4;  // widened together: they stay in the nearest cache
+constexpr size_t kMaxTileWords = kTileTokens * kMaxHeadDim;
 
-struct Row {
-  alignas(64) uint32_t query[kMaxHeadDim];
-  alignas(64) float sums[kMaxHeadDim];  // of weight * value
-  alignas(64) uint32_t weights[kSpanTiles * kTileTokens];
-  float largest, total;  // of the scores and weights so far
-  size_t first, last;    // visible positions
-  float* out;
+// Widened words, where widening is what a product of them costs.
+template <class Words>
+constexpr bool kWidens = Words::kPerWord == 2 && Words::kParts == 2;
+template <class Words>
+using WideWords = std::conditional_t<kWidens<Words>, F32Words, Words>;
+
+// Buffers of the rows of an item. A row has kSpanTokens scores, and then weights in their place.
+struct Buffers {
+  alignas(64) uint32_t queries[kMaxItemRows * kMaxHeadDim];
+  alignas(64) float scores[kMaxItemRows * kSpanTokens];
+  alignas(64) float sums[kMaxItemRows * kMaxHeadDim];
+  alignas(64) uint32_t wide[kGroupTiles * kMaxTileWords];
+  alignas(64) uint32_t cut[kMaxTileWords];
+  size_t query_words, sum_floats, head_dim;  // of a row
 };
 
-// Consecutive tiles, of which [begin, end) are there, and where to find the ones after them.
-struct Span {
-  const uint32_t *keys[kSpanTiles], *values[kSpanTiles];
-  const uint32_t *next_keys[kSpanTiles], *next_values[kSpanTiles];
-  size_t first_position, begin, end, head_dim;
-  float scale;
-
-  size_t position_of(size_t tile) const { return first_position + tile * kTileTokens; }
-};
-
-bool sees_any(const Row& row, size_t from, size_t count) { return row.first < from + count && from <= row.last; }
-bool sees_all(const Row& row, size_t from, size_t count) { return row.first <= from && from + count <= row.last + 1; }
-
-// Scaled scores of R rows against the keys of T tiles. Step i goes to chain i mod kChains.
-template <class Words, size_t R, size_t T>
-HEADWAY_INLINE void score(const Row* rows, const Span& span, size_t tile, f32x16 scores[][kSpanTiles]) {
-  const size_t steps = span.head_dim / Words::kPerWord;
-  f32x16 chains[kChains][R][T];
+// Scores of R rows against the keys of T tiles.
+template <class Words, size_t R, size_t T, class Tiles>
+HEADWAY_INLINE void score(const Buffers& buffers, size_t row, Tiles tiles, f32x16 scale, float* scores) {
+  const size_t steps = buffers.head_dim / Words::kPerWord, stride = buffers.query_words;
+  const uint32_t* queries = buffers.queries + row * stride;
+  const uint32_t* at[T];
+  f32x16 sums[R][T];
   HEADWAY_UNROLL
-  for (size_t c = 0; c < kChains; ++c) {
+  for (size_t t = 0; t < T; ++t) at[t] = tiles.tiles[t];
+  HEADWAY_UNROLL
+  for (size_t r = 0; r < R; ++r) {
     HEADWAY_UNROLL
-    for (size_t r = 0; r < R; ++r) {
-      HEADWAY_UNROLL
-      for (size_t t = 0; t < T; ++t) chains[c][r][t] = broadcast(0.0f);
-    }
+    for (size_t t = 0; t < T; ++t) sums[r][t] = broadcast(0.0f);
   }
-  const auto add_step = [&](size_t step, size_t chain) __attribute__((always_inline)) {
+  for (size_t step = 0; step < steps; ++step) {
     u32x16 keys[T];
     HEADWAY_UNROLL
     for (size_t t = 0; t < T; ++t) {
-      keys[t] = load_u32(span.keys[tile + t] + step * kTileTokens);
-      prefetch(span.next_keys[tile + t] + step * kTileTokens);
+      keys[t] = load_u32(at[t] + step * kTileTokens);
+      tiles.ask(t, step * kTileTokens);
     }
     HEADWAY_UNROLL
     for (size_t part = 0; part < Words::kParts; ++part) {
@@ -68,99 +69,92 @@ HEADWAY_INLINE void score(const Row* rows, const Span& span, size_t tile, f32x16
       for (size_t r = 0; r < R; ++r) {
         HEADWAY_UNROLL
         for (size_t t = 0; t < T; ++t)
-          chains[chain][r][t] =
-              Words::multiply_add(chains[chain][r][t], rows[r].query + step * Words::kParts, keys[t], part);
+          sums[r][t] = Words::multiply_add(sums[r][t], queries + r * stride + step * Words::kParts, keys[t], part);
       }
     }
-  };
-  size_t step = 0;
-  for (; step + kChains <= steps; step += kChains) {
-    HEADWAY_UNROLL
-    for (size_t c = 0; c < kChains; ++c) add_step(step + c, c);
   }
-  if (step < steps) add_step(step, 0);
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
     HEADWAY_UNROLL
-    for (size_t t = 0; t < T; ++t)
-      scores[r][tile + t] = (chains[0][r][t] + chains[1][r][t]) * broadcast(span.scale);
+    for (size_t t = 0; t < T; ++t) store(scores + r * kSpanTokens + t * kTileTokens, sums[r][t] * scale);
   }
 }
 
-template <class Words, size_t R>
-void score_span(const Row* rows, const Span& span, f32x16 scores[][kSpanTiles]) {
-  constexpr size_t kTiles = tiles_at_once(R);
-  size_t tile = span.begin;
-  for (; tile + kTiles <= span.end; tile += kTiles) score<Words, R, kTiles>(rows, span, tile, scores);
-  for (; tile < span.end; ++tile) score<Words, R, 1>(rows, span, tile, scores);
-}
-
-HEADWAY_INLINE u32x16 visible_lanes(const Row& row, size_t from) {
-  const size_t low = row.first > from ? row.first - from : 0, high = row.last - from;
-  const u32x16 lanes = lane_index();
-  return (lanes >= broadcast(static_cast<uint32_t>(low))) &
-         (lanes <= broadcast(static_cast<uint32_t>(high < kTileTokens ? high : kTileTokens)));
-}
-
-void mask_scores(const Row& row, const Span& span, f32x16 scores[kSpanTiles]) {
-  const f32x16 nothing = broadcast(-__builtin_inff());
-  for (size_t tile = 0; tile < kSpanTiles; ++tile) {
-    const size_t from = span.position_of(tile);
-    if (!sees_any(row, from, kTileTokens)) {
-      scores[tile] = nothing;
-    } else if (!sees_all(row, from, kTileTokens)) {
-      scores[tile] = select(visible_lanes(row, from), scores[tile], nothing);
-    }
+template <class Words, size_t R, size_t T, class Tiles>
+HEADWAY_INLINE void score_tiles(const Buffers& buffers, size_t row, Tiles tiles, size_t count, f32x16 scale,
+                                float* scores) {
+  while (count >= T) {
+    score<Words, R, T>(buffers, row, tiles, scale, scores);
+    tiles.tiles += T, scores += T * kTileTokens, count -= T;
   }
+  if constexpr (T > 1) score_tiles<Words, R, T / 2>(buffers, row, tiles, count, scale, scores);
 }
 
-// Turn scores into weights, and what was summed so far to the new maximum. The row sees some key.
+// Scores of the rows of a block, for `count` tiles, the first of which is the span's `tile`.
+template <class Words, class Tiles>
+void score_block(Buffers& buffers, Range rows, Tiles tiles, size_t tile, size_t count, float scale) {
+  float* scores = buffers.scores + rows.begin * kSpanTokens + tile * kTileTokens;
+  with_count<kRowsAtOnce>(rows.end - rows.begin, [&](auto number) __attribute__((always_inline)) {
+    score_tiles<Words, decltype(number)::value, kTilesAtOnce>(buffers, rows.begin, tiles, count, broadcast(scale),
+                                                              scores);
+  });
+}
+
+// Weights as they will be multiplied: only a dot product of pairs needs them rounded.
 template <class Words>
-HEADWAY_INLINE void reweigh(Row& row, const f32x16 scores[kSpanTiles], size_t head_dim) {
-  static_assert(kSpanTiles == 4);
-  const float span_largest = max_lane(larger(larger(scores[0], scores[1]), larger(scores[2], scores[3])));
-  if (span_largest > row.largest) {
-    const f32x16 factor = exp(broadcast(row.largest - span_largest));
-    row.largest = span_largest;
-    row.total *= first_lane(factor);
-    for (size_t d = 0; d < head_dim; d += kLanes) store(row.sums + d, load_f32(row.sums + d) * factor);
-  }
-  const f32x16 shift = broadcast(row.largest);
-  f32x16 weights[kSpanTiles];
-  HEADWAY_UNROLL
-  for (size_t tile = 0; tile < kSpanTiles; ++tile) {
-    weights[tile] = Words::rounded(exp(scores[tile] - shift));  // summed as they will be multiplied
-    Words::put(weights[tile], row.weights + tile * kTileTokens / Words::kPerWord * Words::kParts);
-  }
-  row.total += sum_lanes((weights[0] + weights[1]) + (weights[2] + weights[3]));
+HEADWAY_INLINE f32x16 as_weights(f32x16 v) {
+  return Words::kPerWord == 2 && Words::kParts == 1 ? Words::rounded(v) : v;
 }
 
-// sums += weights * values of the tiles [begin, end), in order; V vectors from dimension d on.
-template <class Words, size_t R, size_t V, class Load>
-HEADWAY_INLINE void add_values(Row* rows, const Span& span, size_t begin, size_t end, size_t d, Load load) {
+// The scores of one row become weights.
+template <class Words>
+void weigh(Visible visible, size_t start, float* scores, float& largest, float& total) {
+  const Range seen = seen_tiles(visible, start), whole = whole_tiles(visible, start);
+  if (seen.begin != whole.begin || seen.end != whole.end) mask_scores(visible, start, seen, scores);
+  largest = largest_score(scores, seen);
+  const f32x16 shift = broadcast(largest);
+  f32x16 sum = broadcast(0.0f);
+  constexpr size_t kTileWords = kTileTokens / Words::kPerWord * Words::kParts;
+  uint32_t* weights = reinterpret_cast<uint32_t*>(scores);
+  for (size_t tile = seen.begin; tile < seen.end; ++tile) {
+    const f32x16 weight = as_weights<Words>(exp2(load_f32(scores + tile * kTileTokens) - shift));
+    sum = sum + weight;
+    Words::put(weight, weights + tile * kTileWords);
+  }
+  total = sum_lanes(sum);
+}
+
+// sums += weights * values of tiles in order; V vectors from dimension d on.
+template <class Words, size_t R, size_t V, class Tiles, class Load>
+HEADWAY_INLINE void add_values(Buffers& buffers, size_t row, Tiles tiles, size_t tile, size_t count, size_t d,
+                               const Load& load) {
   constexpr size_t kTileWords = kTileTokens / Words::kPerWord;
+  const uint32_t* weights = reinterpret_cast<const uint32_t*>(buffers.scores) + row * kSpanTokens;
+  float* place = buffers.sums + row * buffers.sum_floats + d;
   f32x16 sums[R][V];
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
     HEADWAY_UNROLL
-    for (size_t v = 0; v < V; ++v) sums[r][v] = load_f32(rows[r].sums + d + v * kLanes);
+    for (size_t v = 0; v < V; ++v) sums[r][v] = load_f32(place + r * buffers.sum_floats + v * kLanes);
   }
-  for (size_t tile = begin; tile < end; ++tile) {
-    for (size_t word = 0; word < kTileWords; ++word) {
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t* from = tiles.tiles[i];
+    const uint32_t* weight = weights + (tile + i) * kTileWords * Words::kParts;
+    for (size_t word = 0; word < kTileWords; ++word, weight += Words::kParts) {
       u32x16 values[V];
       HEADWAY_UNROLL
       for (size_t v = 0; v < V; ++v) {
-        const size_t at = word * span.head_dim + d + v * kLanes;
-        values[v] = load(span.values[tile] + at, d + v * kLanes);
-        prefetch(span.next_values[tile] + at);
+        const size_t at = word * buffers.head_dim + d + v * kLanes;
+        values[v] = load(from + at);
+        tiles.ask(i, at);
       }
       HEADWAY_UNROLL
       for (size_t part = 0; part < Words::kParts; ++part) {
         HEADWAY_UNROLL
         for (size_t r = 0; r < R; ++r) {
-          const uint32_t* weight = rows[r].weights + (tile * kTileWords + word) * Words::kParts;
           HEADWAY_UNROLL
-          for (size_t v = 0; v < V; ++v) sums[r][v] = Words::multiply_add(sums[r][v], weight, values[v], part);
+          for (size_t v = 0; v < V; ++v)
+            sums[r][v] = Words::multiply_add(sums[r][v], weight + r * kSpanTokens, values[v], part);
         }
       }
     }
@@ -168,203 +162,205 @@ HEADWAY_INLINE void add_values(Row* rows, const Span& span, size_t begin, size_t
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
     HEADWAY_UNROLL
-    for (size_t v = 0; v < V; ++v) store(rows[r].sums + d + v * kLanes, sums[r][v]);
+    for (size_t v = 0; v < V; ++v) store(place + r * buffers.sum_floats + v * kLanes, sums[r][v]);
   }
 }
 
-// Tiles that all R rows see whole.
-template <class Words, size_t R>
-void add_whole_tiles(Row* rows, const Span& span, size_t begin, size_t end) {
-  const size_t head_dim = span.head_dim;
-  const auto load = [](const uint32_t* at, size_t) __attribute__((always_inline)) { return load_u32(at); };
-  const auto load_rest = [=](const uint32_t* at, size_t d) __attribute__((always_inline)) {
-    return load_u32(at, head_dim - d);
+// `count` tiles that all the rows see whole, the first of which is the span's `tile`.
+template <class Words, class Tiles>
+void add_whole(Buffers& buffers, Range rows, Tiles tiles, size_t tile, size_t count) {
+  const size_t head_dim = buffers.head_dim;
+  const auto load = [](const uint32_t* at) __attribute__((always_inline)) { return load_u32(at); };
+  const auto load_rest = [=](const uint32_t* at) __attribute__((always_inline)) {
+    return load_u32(at, head_dim % kLanes);
   };
-  size_t d = 0;
-  for (; d + kValueVectors * kLanes <= head_dim; d += kValueVectors * kLanes) {
-    add_values<Words, R, kValueVectors>(rows, span, begin, end, d, load);
-  }
-  for (; d < head_dim; d += kLanes) add_values<Words, R, 1>(rows, span, begin, end, d, load_rest);
-}
-
-// One row, of which only the tokens low ... high of the tile are visible.
-template <class Words>
-void add_cut_tile(Row& row, const Span& span, size_t tile) {
-  const size_t head_dim = span.head_dim, from = span.position_of(tile);
-  const size_t low = row.first > from ? row.first - from : 0;
-  const size_t high = row.last - from < kTileTokens ? row.last - from : kTileTokens - 1;
-  const size_t first = low / Words::kPerWord, last = high / Words::kPerWord;
-  const bool drop_even = Words::kPerWord == 2 && low % 2 == 1;
-  const bool drop_odd = Words::kPerWord == 2 && high % 2 == 0;
-  const uint32_t* weights = row.weights + tile * kTileTokens / Words::kPerWord * Words::kParts;
-  for (size_t d = 0; d < head_dim; d += kLanes) {
-    f32x16 sum = load_f32(row.sums + d);
-    for (size_t word = first; word <= last; ++word) {
-      uint32_t seen = ~0u;
-      if (drop_even && word == first) seen &= 0xFFFF0000u;
-      if (drop_odd && word == last) seen &= 0x0000FFFFu;
-      const u32x16 value = load_u32(span.values[tile] + word * head_dim + d, head_dim - d) & broadcast(seen);
-      HEADWAY_UNROLL
-      for (size_t part = 0; part < Words::kParts; ++part) {
-        sum = Words::multiply_add(sum, weights + word * Words::kParts, value, part);
-      }
+  with_count<kRowsAtOnce>(rows.end - rows.begin, [&](auto number) __attribute__((always_inline)) {
+    constexpr size_t R = decltype(number)::value;
+    size_t d = 0;
+    for (; d + kValueVectors * kLanes <= head_dim; d += kValueVectors * kLanes) {
+      add_values<Words, R, kValueVectors>(buffers, rows.begin, tiles, tile, count, d, load);
     }
-    store(row.sums + d, sum);
-  }
-}
-
-template <size_t R>
-bool all_see_whole(const Row* rows, size_t from) {
-  for (size_t r = 0; r < R; ++r) {
-    if (!sees_all(rows[r], from, kTileTokens)) return false;
-  }
-  return true;
-}
-
-template <class Words, size_t R>
-void add_span(Row* rows, const Span& span) {
-  size_t tile = span.begin;
-  while (tile < span.end) {
-    size_t whole = tile;
-    while (whole < span.end && all_see_whole<R>(rows, span.position_of(whole))) ++whole;
-    if (whole > tile) {
-      add_whole_tiles<Words, R>(rows, span, tile, whole);
-      tile = whole;
-      continue;
+    for (; d + kLanes <= head_dim; d += kLanes) {
+      add_values<Words, R, 1>(buffers, rows.begin, tiles, tile, count, d, load);
     }
-    for (size_t r = 0; r < R; ++r) {
-      if (sees_all(rows[r], span.position_of(tile), kTileTokens)) {
-        add_whole_tiles<Words, 1>(rows + r, span, tile, tile + 1);
-      } else if (sees_any(rows[r], span.position_of(tile), kTileTokens)) {
-        add_cut_tile<Words>(rows[r], span, tile);
-      }
+    if (d < head_dim) add_values<Words, R, 1>(buffers, rows.begin, tiles, tile, count, d, load_rest);
+  });
+}
+
+// The words of a value tile, with zeros where the row sees nothing.
+template <class Words>
+void copy_visible(const uint32_t* tile, size_t from, Visible visible, size_t head_dim, uint32_t* to) {
+  for (size_t word = 0; word < kTileTokens / Words::kPerWord; ++word) {
+    const size_t position = from + word * Words::kPerWord, last = position + Words::kPerWord - 1;
+    uint32_t mask = visible.first <= last && position <= visible.last ? ~0u : 0;
+    if (visible.first > position) mask &= 0xFFFF0000u;  // the first of a pair is the low half
+    if (visible.last < last) mask &= 0x0000FFFFu;
+    for (size_t d = 0; d < head_dim; ++d) to[word * head_dim + d] = tile[word * head_dim + d] & mask;
+  }
+}
+
+// A tile that the rows of a block do not all see whole: token by token.
+template <class Words, class Tiles>
+void add_ragged(const ItemRows& item, Buffers& buffers, Range rows, const Span& span, Tiles tiles, size_t tile) {
+  for (size_t begin = rows.begin; begin < rows.end;) {
+    const size_t token = begin / item.num_heads, after = (token + 1) * item.num_heads;
+    const size_t end = after < rows.end ? after : rows.end;
+    const Visible visible = item.visible[token];
+    const Range seen = seen_tiles(visible, span.start), whole = whole_tiles(visible, span.start);
+    if (whole.begin <= tile && tile < whole.end) {
+      add_whole<Words>(buffers, {begin, end}, tiles, tile, 1);
+    } else if (seen.begin <= tile && tile < seen.end) {
+      copy_visible<Words>(tiles.tiles[0], span.start + tile * kTileTokens, visible, item.head_dim, buffers.cut);
+      const uint32_t* cut = buffers.cut;
+      add_whole<Words>(buffers, {begin, end}, Cached{&cut}, tile, 1);
     }
-    ++tile;
+    begin = end;
   }
 }
 
-// R rows, each of which sees something of the span.
-template <class Words, size_t R>
-void visit(Row* rows, const Span& span) {
-  f32x16 scores[R][kSpanTiles];
-  score_span<Words, R>(rows, span, scores);
-  for (size_t r = 0; r < R; ++r) {
-    mask_scores(rows[r], span, scores[r]);
-    reweigh<Words>(rows[r], scores[r], span.head_dim);
-  }
-  add_span<Words, R>(rows, span);
-}
-
-template <class Words, size_t R>
-void visit_of(Row* rows, size_t num_rows, const Span& span) {
-  if (num_rows == R) return visit<Words, R>(rows, span);
-  if constexpr (R > 1) visit_of<Words, R - 1>(rows, num_rows, span);
-}
-
-// Rows in blocks of nearly equal size.
-template <class Words>
-void visit_rows(Row* rows, size_t num_rows, const Span& span) {
-  const size_t blocks = (num_rows + kRowsAtOnce - 1) / kRowsAtOnce;
-  for (size_t i = 0; i < blocks; ++i) {
-    const size_t begin = num_rows * i / blocks, end = num_rows * (i + 1) / blocks;
-    visit_of<Words, kRowsAtOnce>(rows + begin, end - begin, span);
-  }
-}
-
-// Tokens are in order of position, so the rows that see something of a span are neighbours.
-template <class Words>
-void visit_span(Row* rows, size_t num_rows, const Span& span) {
-  constexpr size_t kSpanTokens = kSpanTiles * kTileTokens;
-  size_t begin = 0, end = num_rows;
-  while (begin < end && !sees_any(rows[begin], span.first_position, kSpanTokens)) ++begin;
-  while (begin < end && !sees_any(rows[end - 1], span.first_position, kSpanTokens)) --end;
-  if (begin < end) visit_rows<Words>(rows + begin, end - begin, span);
-}
-
-size_t first_visible(const AttentionArgs& args, size_t token) {
-  const size_t position = static_cast<size_t>(args.positions[token]);
-  return args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
-}
-
-template <class Words>
-void start_row(const AttentionArgs& args, size_t token, size_t head, Row& row) {
-  const float* query = args.qkv + token * args.qkv_width + head * args.head_dim;
-  Words::round(query, args.head_dim, row.query);
-  __builtin_memset(row.sums, 0, sizeof row.sums);
-  row.largest = -__builtin_inff();
-  row.total = 0;
-  row.last = static_cast<size_t>(args.positions[token]);
-  row.first = first_visible(args, token);
-  row.out = args.out + (token * args.num_heads + head) * args.head_dim;
-}
-
-void finish_row(const Row& row, size_t head_dim) {
-  const f32x16 total = broadcast(row.total);
-  for (size_t d = 0; d < head_dim; d += kLanes) {
-    store(row.out + d, load_f32(row.sums + d) / total, head_dim - d);
-  }
-}
-
-// Where keys and values of one item's head lie.
-struct Place {
-  const AttentionArgs& args;
-  const int32_t* table;
-  size_t kv_head, head_words, last_tile;
-
-  size_t offset(size_t tile) const {
-    const size_t known = tile < last_tile ? tile : last_tile;
-    const size_t block = static_cast<size_t>(table[known / args.tiles_per_block]);
-    const size_t place = block * args.tiles_per_block + known % args.tiles_per_block;
-    return (place * args.num_kv_heads + kv_head) * head_words;
-  }
-};
-
-Span span_at(const Place& place, size_t index, size_t first_tile) {
-  Span span;
-  const size_t start = index * kSpanTiles, stop = place.last_tile + 1 - start;
-  for (size_t tile = 0; tile < kSpanTiles; ++tile) {
-    const size_t here = place.offset(start + tile), next = place.offset(start + kSpanTiles + tile);
-    span.keys[tile] = place.args.keys + here;
-    span.values[tile] = place.args.values + here;
-    span.next_keys[tile] = place.args.keys + next;
-    span.next_values[tile] = place.args.values + next;
-  }
-  span.first_position = start * kTileTokens;
-  span.begin = first_tile > start ? first_tile - start : 0;
-  span.end = stop < kSpanTiles ? stop : kSpanTiles;
-  span.head_dim = place.args.head_dim;
-  span.scale = place.args.scale;
-  return span;
-}
-
-template <class Words>
-void attention(const AttentionArgs& args, const AttentionItem& item) {
-  Row rows[kMaxItemRows];
-  size_t num_rows = 0;
-  for (size_t token = 0; token < item.num_tokens; ++token) {
-    for (size_t head = 0; head < item.num_heads; ++head) {
-      start_row<Words>(args, item.first_token + token, item.first_head + head, rows[num_rows++]);
+// Values of the tiles of a span, or of some of them, for the rows of a block.
+template <class Words, class Tiles>
+void add_block(const ItemRows& item, Buffers& buffers, Range rows, const Span& span, Tiles tiles, Range range) {
+  const Range early = whole_tiles(item.of_row(rows.begin), span.start);
+  const Range late = whole_tiles(item.of_row(rows.end - 1), span.start);
+  size_t tile = range.begin;
+  while (tile < range.end) {
+    // both see it whole, so all between do
+    size_t end = early.end < late.end ? early.end : late.end;
+    const size_t begin = early.begin > late.begin ? early.begin : late.begin;
+    end = end < range.end ? end : range.end;
+    if (begin <= tile && tile < end) {
+      add_whole<Words>(buffers, rows, tiles, tile, end - tile);
+      tiles.tiles += end - tile, tile = end;
+    } else {
+      add_ragged<Words>(item, buffers, rows, span, tiles, tile);
+      ++tiles.tiles, ++tile;
     }
   }
-  const size_t last_token = item.first_token + item.num_tokens - 1;
-  const Place place{args, args.block_tables + item.sequence * args.table_width,
-                    item.first_head / (args.num_heads / args.num_kv_heads),
-                    kTileTokens * args.head_dim / Words::kPerWord,
-                    static_cast<size_t>(args.positions[last_token]) / kTileTokens};
-  const size_t first_tile = first_visible(args, item.first_token) / kTileTokens;
-  for (size_t index = first_tile / kSpanTiles; index <= place.last_tile / kSpanTiles; ++index) {
-    visit_span<Words>(rows, num_rows, span_at(place, index, first_tile));
+}
+
+// Pairs of bfloat16 in rows of `width` words to twice as many rows of float32.
+void widen_rows(const uint32_t* from, size_t num_rows, size_t width, uint32_t* to) {
+  for (size_t row = 0; row < num_rows; ++row, from += width, to += 2 * width) {
+    for (size_t i = 0; i < width; i += kLanes) {
+      const u32x16 pairs = load_u32(from + i, width - i);
+      store(to + i, shift_left(pairs, 16), width - i);
+      store(to + width + i, pairs & broadcast(0xFFFF0000u), width - i);
+    }
   }
-  for (size_t r = 0; r < num_rows; ++r) finish_row(rows[r], args.head_dim);
+}
+
+// Some consecutive tiles as WideWords.
+template <class Words>
+void widen_tiles(const uint32_t* const* tiles, size_t count, size_t num_rows, size_t width, Buffers& buffers,
+                 const uint32_t** to) {
+  for (size_t i = 0; i < count; ++i) {
+    to[i] = tiles[i];
+    if constexpr (kWidens<Words>) {
+      uint32_t* wide = buffers.wide + i * kMaxTileWords;
+      widen_rows(tiles[i], num_rows, width, wide);
+      to[i] = wide;
+    }
+  }
+}
+
+// function(tiles, range) for groups of tiles of the span, widened.
+template <class Words, class Function>
+void for_groups(const Span& span, const uint32_t* const* tiles, size_t num_rows, size_t width, Buffers& buffers,
+                const Function& function) {
+  for (size_t tile = span.tiles.begin; tile < span.tiles.end; tile += kGroupTiles) {
+    const size_t left = span.tiles.end - tile, count = left < kGroupTiles ? left : kGroupTiles;
+    const uint32_t* wide[kGroupTiles];
+    widen_tiles<Words>(tiles + (tile - span.tiles.begin), count, num_rows, width, buffers, wide);
+    function(Cached{wide}, Range{tile, tile + count});
+  }
+}
+
+template <class Words>
+void weigh_rows(const ItemRows& item, Buffers& buffers, Range rows, size_t start, RowSums* results) {
+  for (size_t row = rows.begin; row < rows.end; ++row) {
+    RowSums& result = results[row];
+    weigh<Words>(item.of_row(row), start, buffers.scores + row * kSpanTokens, result.largest, result.total);
+    result.sums = buffers.sums + row * buffers.sum_floats;
+    __builtin_memset(result.sums, 0, buffers.sum_floats * sizeof(float));
+  }
+}
+
+template <class Words>
+void visit_few(const ItemRows& item, Buffers& buffers, Range rows, const Span& span, float scale, RowSums* results) {
+  const size_t first = span.tiles.begin, count = span.tiles.end - first;
+  score_block<Words>(buffers, rows, Fetching{span.keys(first)}, first, count, scale);
+  weigh_rows<Words>(item, buffers, rows, span.start, results);
+  add_block<Words>(item, buffers, rows, span, Fetching{span.values(first)}, span.tiles);
+}
+
+// The part of the tiles that some row of a block sees.
+Range seen_by_block(const ItemRows& item, Range rows, size_t start, Range tiles) {
+  const size_t begin = seen_tiles(item.of_row(rows.begin), start).begin;
+  const size_t end = seen_tiles(item.of_row(rows.end - 1), start).end;
+  return {begin > tiles.begin ? begin : tiles.begin, end < tiles.end ? end : tiles.end};
+}
+
+template <class Words>
+void visit_many(const ItemRows& item, Buffers& buffers, Range rows, const Span& span, float scale, RowSums* results) {
+  using Wide = WideWords<Words>;
+  const size_t first = span.tiles.begin, head_dim = item.head_dim;
+  for_groups<Words>(span, span.keys(first), head_dim / Words::kPerWord, kTileTokens, buffers,
+                    [&](Cached tiles, Range range) {
+    for_row_blocks<kRowsAtOnce>(rows, [&](Range block) {
+      const Range seen = seen_by_block(item, block, span.start, range);
+      if (seen.begin >= seen.end) return;
+      const Cached from{tiles.tiles + (seen.begin - range.begin)};
+      score_block<Wide>(buffers, block, from, seen.begin, seen.end - seen.begin, scale);
+    });
+  });
+  weigh_rows<Wide>(item, buffers, rows, span.start, results);
+  for_groups<Words>(span, span.values(first), kTileTokens / Words::kPerWord, head_dim, buffers,
+                    [&](Cached tiles, Range range) {
+    for_row_blocks<kRowsAtOnce>(rows, [&](Range block) {
+      const Range seen = seen_by_block(item, block, span.start, range);
+      if (seen.begin >= seen.end) return;
+      add_block<Wide>(item, buffers, block, span, Cached{tiles.tiles + (seen.begin - range.begin)}, seen);
+    });
+  });
+}
+
+template <class Words>
+void attention(const AttentionArgs& args, const AttentionItem& item, const AttentionItem* next) {
+  Buffers buffers;
+  buffers.head_dim = args.head_dim;
+  buffers.query_words = args.head_dim / Words::kPerWord * Words::kParts;
+  buffers.sum_floats = (args.head_dim + kLanes - 1) / kLanes * kLanes;
+  for (size_t row = 0; row < item.num_rows(); ++row) {
+    Words::round(query_of(args, item, row), args.head_dim, buffers.queries + row * buffers.query_words);
+  }
+  const size_t tile_words = kTileTokens * args.head_dim / Words::kPerWord;
+  walk(args, item, next, {tile_words, tile_words},
+       [&](const ItemRows& rows, Range seeing, const Span& span, RowSums* results) {
+    const auto visit = seeing.end - seeing.begin <= kRowsAtOnce ? visit_few<Words> : visit_many<Words>;
+    visit(rows, buffers, seeing, span, args.scale * kLog2E, results);
+  });
 }
 
 }  // namespace
 
-void attention_f32(const AttentionArgs& args, const AttentionItem& item) {
-  attention<F32Words>(args, item);
+void merge_attention(const AttentionArgs& args, const AttentionItem& item) {
+  ItemRows rows(args, item);
+  float* part = item.parts;
+  for (size_t span = item.first_span; span < item.end_span; ++span) {
+    const Range seeing = rows_that_see(rows, span * kSpanTokens);
+    for (size_t row = 0; row < rows.num_rows; ++row, part += part_floats(args.head_dim)) {
+      if (seeing.begin <= row && row < seeing.end) rows.add(row, {part[0], part[1], part + 2});
+    }
+  }
+  rows.finish();
 }
-void attention_bf16(const AttentionArgs& args, const AttentionItem& item) {
-  attention<Bf16Words>(args, item);
+
+void attention_f32(const AttentionArgs& args, const AttentionItem& item, const AttentionItem* next) {
+  attention<F32Words>(args, item, next);
+}
+void attention_bf16(const AttentionArgs& args, const AttentionItem& item, const AttentionItem* next) {
+  attention<Bf16Words>(args, item, next);
 }
 
 }  // namespace headway::HEADWAY_ISA

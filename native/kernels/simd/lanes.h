@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #if defined(__AVX512F__) || defined(__FMA__)
 #include <immintrin.h>
@@ -223,22 +224,30 @@ HEADWAY_INLINE void prefetch_to_l2(const void* line) { __builtin_prefetch(line, 
 
 HEADWAY_INLINE float first_lane(f32x16 v) { return v.part[0][0]; }
 
-// Lanes [width, 2 width) of a register brought to [0, width); the rest is not looked at.
-HEADWAY_INLINE f32_part upper_lanes(f32_part v, int width) {
-  i32_part from;
-  for (size_t i = 0; i < kPartLanes; ++i) from[i] = static_cast<int32_t>((i + static_cast<size_t>(width)) % kPartLanes);
-  return __builtin_shuffle(v, from);
+// Lanes [Width, 2 Width) of a register brought to [0, Width); the rest is not looked at. Indices are
+// template arguments: from a loop the compiler would put them together one by one.
+template <size_t Width, size_t... Lane>
+HEADWAY_INLINE f32_part upper_lanes(f32_part v, std::index_sequence<Lane...>) {
+  return __builtin_shufflevector(v, v, static_cast<int>((Lane + Width) % kPartLanes)...);
 }
 
-// The sum and the maximum of all lanes, always by the same tree: each lane of the lower half with
-// its fellow of the upper, until one is left. The candidate comes from above: it loses if it is NaN.
+// op of each lane of the lower half with its fellow of the upper, until one is left.
+template <size_t Width, class Op>
+HEADWAY_INLINE float fold_lanes(f32_part v, const Op& op) {
+  if constexpr (Width == 0) {
+    return v[0];
+  } else {
+    return fold_lanes<Width / 2>(op(v, upper_lanes<Width>(v, std::make_index_sequence<kPartLanes>{})), op);
+  }
+}
+
+// The sum and the maximum of all lanes, always by the same tree. The candidate of a maximum comes from
+// above: it loses if it is NaN.
 HEADWAY_INLINE float sum_lanes(f32x16 v) {
   if constexpr (kParts == 4) v.part[0] = (v.part[0] + v.part[2 % kParts]) + (v.part[1 % kParts] + v.part[3 % kParts]);
   if constexpr (kParts == 2) v.part[0] = v.part[0] + v.part[1 % kParts];
-  f32_part sum = v.part[0];
-  HEADWAY_UNROLL
-  for (int width = kPartLanes / 2; width > 0; width /= 2) sum = sum + upper_lanes(sum, width);
-  return sum[0];
+  const auto add = [](f32_part a, f32_part b) __attribute__((always_inline)) { return a + b; };
+  return fold_lanes<kPartLanes / 2>(v.part[0], add);
 }
 
 HEADWAY_INLINE float max_lane(f32x16 v) {
@@ -247,10 +256,7 @@ HEADWAY_INLINE float max_lane(f32x16 v) {
     v.part[0] = best_of(best_of(v.part[0], v.part[2 % kParts]), best_of(v.part[1 % kParts], v.part[3 % kParts]));
   }
   if constexpr (kParts == 2) v.part[0] = best_of(v.part[0], v.part[1 % kParts]);
-  f32_part best = v.part[0];
-  HEADWAY_UNROLL
-  for (int width = kPartLanes / 2; width > 0; width /= 2) best = best_of(best, upper_lanes(best, width));
-  return best[0];
+  return fold_lanes<kPartLanes / 2>(v.part[0], best_of);
 }
 
 }  // namespace headway::HEADWAY_ISA

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from headway.model.errors import ModelError
 
 KV_BYTES = {"float32": 4, "bfloat16": 2}
+_KV_BYTES = {**KV_BYTES, "int8": 1}
+_SCALE_BYTES = 4  # a float32 with each int8 key and value of a head
 _KEYS_AND_VALUES = 2
 
 
@@ -94,14 +96,17 @@ class ModelConfig:
 
     def kv_factors(self, dtype: str) -> dict[str, int]:
         """The factors of `kv_bytes_per_token`, by name, for people who redo the product."""
-        if dtype not in KV_BYTES:
-            raise ModelError(f"a KV cache holds {' or '.join(KV_BYTES)}, not {dtype!r}")
+        if dtype not in _KV_BYTES:
+            raise ModelError(f"a KV cache holds {' or '.join(_KV_BYTES)}, not {dtype!r}")
+        head = {"head_dim": self.head_dim}
+        if dtype == "int8":
+            head = {"head_dim_and_scale": self.head_dim + _SCALE_BYTES}
         return {
             "layers": self.num_layers,
             "kv_heads": self.num_kv_heads,
-            "head_dim": self.head_dim,
+            **head,
             "keys_and_values": _KEYS_AND_VALUES,
-            "bytes": KV_BYTES[dtype],
+            "bytes": _KV_BYTES[dtype],
         }
 
     def kv_bytes_per_token(self, dtype: str) -> int:

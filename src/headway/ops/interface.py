@@ -56,6 +56,11 @@ class KVCache:
               values uint16  [layers, num_tiles, kv_heads, 8, head_dim, 2]
     float32:  keys   float32 [layers, num_tiles, kv_heads, head_dim, 16]
               values float32 [layers, num_tiles, kv_heads, 16, head_dim]
+    int8:     keys   uint8   [layers, num_tiles, kv_heads, head_dim / 4 + 2, 16, 4]
+              values uint8   [layers, num_tiles, kv_heads, 4, head_dim, 4]
+    int8 has a scale per token and head: byte b stands for (b - 128) * scale. Keys are in fours
+    along head_dim, values in fours along tokens. Behind a tile's keys lie the bytes of two rows of
+    16 float32: the scales of its keys, and those of its values.
     Token `kv_row` lies in tile kv_row // 16 at place kv_row % 16;
     kv_row = block_id * block_size + position % block_size.
     """
@@ -110,7 +115,7 @@ class Ops(Protocol):
         head_dim: int,
         dtype: str,
     ) -> KVCache:
-        """An empty cache of `dtype` "float32" or "bfloat16"; `block_size` a multiple of 16.
+        """An empty cache of `dtype` "float32", "bfloat16" or "int8"; `block_size` a multiple of 16.
 
         Memory is taken from the system page by page, when it is first written.
         """
