@@ -13,7 +13,7 @@ namespace headway {
 
 namespace nb = nanobind;
 
-enum class Kind { kFloat32, kUint16, kInt32, kInt64, kUint64 };
+enum class Kind { kFloat32, kUint16, kInt32, kInt64, kUint64, kUint8 };
 enum class Access { kRead, kWrite };
 
 inline constexpr Py_ssize_t kAny = -1;

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "bind/array_view.h"
+#include "bind/linear_grouped.h"
 #include "bind/linear_int8.h"
 #include "runtime/backend.h"
 
@@ -324,4 +325,5 @@ NB_MODULE(_native, module) {
       .def("widen", widen)
       .def("narrow", narrow);
   bind_linear_int8(module, backend);
+  bind_linear_grouped(module, backend);
 }

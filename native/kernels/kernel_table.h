@@ -9,6 +9,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/linear/linear.h"
+#include "kernels/linear/linear_grouped.h"
 #include "kernels/linear/linear_int8.h"
 #include "kernels/sample/sample.h"
 
@@ -79,6 +80,9 @@ struct KernelTable {
   void (*sample_weights)(const WeightArgs&);
   void (*widen)(const uint16_t* from, size_t count, float* to);
   void (*narrow)(const float* from, size_t count, uint16_t* to);
+  void (*linear_int4)(const GroupedLinearArgs&, Range rows, Range panels);
+  void (*linear_grouped8)(const GroupedLinearArgs&, Range rows, Range panels);
+  void (*quantize_grouped_row)(const float* x, size_t count, const GroupFormat&, const GroupedRows& rows, size_t row);
 };
 
 #if defined(HEADWAY_ISA)
@@ -101,6 +105,9 @@ float largest_of(const float* x, size_t width);
 void sample_weights(const WeightArgs&);
 void widen(const uint16_t* from, size_t count, float* to);
 void narrow(const float* from, size_t count, uint16_t* to);
+void linear_int4(const GroupedLinearArgs&, Range rows, Range panels);
+void linear_grouped8(const GroupedLinearArgs&, Range rows, Range panels);
+void quantize_grouped_row(const float* x, size_t count, const GroupFormat&, const GroupedRows& rows, size_t row);
 }  // namespace HEADWAY_ISA
 #endif
 

@@ -13,6 +13,8 @@ def known_isas() -> list[str]: ...
 def num_allowed_cpus() -> int: ...
 def packed_words(out_features: int, in_features: int, is_bf16: bool, /) -> int: ...
 def packed_int8_words(out_features: int, in_features: int, /) -> int: ...
+def grouped_layouts() -> list[str]: ...
+def packed_grouped_words(layout: str, out_features: int, in_features: int, /) -> int: ...
 
 class Backend:
     def __init__(self, isa: str, num_threads: int) -> None: ...
@@ -37,6 +39,27 @@ class Backend:
     def linear_int8(
         self,
         x: Array,
+        packed: Array,
+        scales: Array | None,
+        bias: Array | None,
+        in_features: int,
+        out: Array,
+        accumulate: bool,
+        /,
+    ) -> None: ...
+    def pack_linear_grouped(
+        self,
+        layout: str,
+        numbers: Array,
+        scales: Array,
+        minimums: Array | None,
+        packed: Array,
+        /,
+    ) -> None: ...
+    def linear_grouped(
+        self,
+        x: Array,
+        layout: str,
         packed: Array,
         scales: Array | None,
         bias: Array | None,

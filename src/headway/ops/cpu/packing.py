@@ -7,7 +7,8 @@ import numpy as np
 from headway.ops import checks
 from headway.ops.cache import STORED_AS
 from headway.ops.cpu import _native
-from headway.ops.interface import F32, PackedLinear, Raw
+from headway.ops.grouped import need_grouped
+from headway.ops.interface import F32, GroupedWeight, PackedLinear, Raw
 from headway.ops.memory import aligned_zeros
 
 LAYOUTS = {
@@ -15,6 +16,7 @@ LAYOUTS = {
     "bfloat16": _native.LAYOUT_BF16,
     "int8": _native.LAYOUT_INT8,
 }
+GROUPED_LAYOUTS = frozenset(_native.grouped_layouts())
 
 
 def pack_linear(native: _native.Backend, weight: Raw, bias: F32 | None, dtype: str) -> PackedLinear:
@@ -37,4 +39,25 @@ def _pack_int8(native: _native.Backend, weight: Raw, bias: F32 | None) -> Packed
     native.pack_linear_int8(np.ascontiguousarray(weight), packed, scales)
     return PackedLinear(
         packed, bias, out_features, in_features, "int8", _native.LAYOUT_INT8, scales
+    )
+
+
+def pack_grouped(
+    native: _native.Backend, weight: GroupedWeight, bias: F32 | None
+) -> PackedLinear:
+    """Pack a weight with a scale for each group; its scales and minimums lie among the numbers."""
+    need_grouped(weight, bias)
+    layout = f"cpu/{weight.format}/v1"
+    out_features, in_features = weight.numbers.shape
+    words = _native.packed_grouped_words(layout, out_features, in_features)
+    packed = aligned_zeros((words,), np.int32)
+    native.pack_linear_grouped(
+        layout,
+        weight.numbers,
+        weight.scales.view(np.uint16),
+        None if weight.minimums is None else weight.minimums.view(np.uint16),
+        packed,
+    )
+    return PackedLinear(
+        packed, bias, out_features, in_features, weight.format, layout, weight.factors
     )
