@@ -50,6 +50,19 @@ void pack(Backend& backend, const std::string& layout, nb::handle numbers, nb::h
   backend.pack_grouped(args);
 }
 
+void pack_int4(Backend& backend, nb::handle weight, nb::handle packed, nb::handle scales) {
+  const ArrayView from("weight", weight);
+  from.need_float();
+  from.need_shape({kAny, kAny});
+  const size_t words = words_of(kGroupFormats[kInt4MinimumFormat], from.size(0), from.size(1));
+  const ArrayView to("packed", packed, Kind::kInt32, {extent(words)}, Access::kWrite);
+  const ArrayView factors("scales", scales, Kind::kFloat32, {extent(from.size(0))}, Access::kWrite);
+  const Int4PackArgs args{from.as<void>(), from.is_bf16(),      from.size(0), from.size(1),
+                          to.as<uint32_t>(), factors.as<float>()};
+  const nb::gil_scoped_release unlocked;
+  backend.pack_int4(args);
+}
+
 void linear(Backend& backend, nb::handle x, const std::string& layout, nb::handle packed, nb::handle scales,
             const OptionalArray& bias, size_t in_features, nb::handle out, bool accumulate) {
   const size_t index = format_of(layout);
@@ -72,7 +85,8 @@ void linear(Backend& backend, nb::handle x, const std::string& layout, nb::handl
 void bind_linear_grouped(nb::module_& module, nb::class_<Backend>& backend) {
   module.def("grouped_layouts", layouts, "Layouts of weights with a scale for each group.");
   module.def("packed_grouped_words", packed_words, "32-bit words of a weight packed in such a layout.");
-  backend.def("pack_linear_grouped", pack).def("linear_grouped", linear);
+  module.attr("LAYOUT_INT4") = kGroupFormats[kInt4MinimumFormat].layout;
+  backend.def("pack_linear_int4", pack_int4).def("pack_linear_grouped", pack).def("linear_grouped", linear);
 }
 
 }  // namespace headway

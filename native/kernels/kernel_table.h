@@ -82,6 +82,7 @@ struct KernelTable {
   void (*narrow)(const float* from, size_t count, uint16_t* to);
   void (*linear_int4)(const GroupedLinearArgs&, Range rows, Range panels);
   void (*linear_grouped8)(const GroupedLinearArgs&, Range rows, Range panels);
+  void (*quantize_int4)(const float* rows, size_t num_rows, const Int4Rows& to);  // up to 16
   void (*quantize_grouped_row)(const float* x, size_t count, const GroupFormat&, const GroupedRows& rows, size_t row);
 };
 
@@ -107,6 +108,7 @@ void widen(const uint16_t* from, size_t count, float* to);
 void narrow(const float* from, size_t count, uint16_t* to);
 void linear_int4(const GroupedLinearArgs&, Range rows, Range panels);
 void linear_grouped8(const GroupedLinearArgs&, Range rows, Range panels);
+void quantize_int4(const float* rows, size_t num_rows, const Int4Rows& to);
 void quantize_grouped_row(const float* x, size_t count, const GroupFormat&, const GroupedRows& rows, size_t row);
 }  // namespace HEADWAY_ISA
 #endif

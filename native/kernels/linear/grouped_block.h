@@ -22,7 +22,7 @@ template <size_t kFormat>
 struct GroupedBlock {
   static constexpr GroupFormat kForm = kGroupFormats[kFormat];
   static constexpr size_t kHalves = kPanelColumns / kLanes;
-  static constexpr size_t kGroupWords = kForm.group_words();
+  static constexpr size_t kGroupWords = kForm.group_words(), kSteps = kForm.steps();
   static constexpr size_t kPerX = kInt8Group / kForm.group;  // groups that share a scale of x
   static constexpr size_t kPrefetched = kGroupWords * 4 / kLineBytes;
 
@@ -35,14 +35,14 @@ struct GroupedBlock {
     u32x16 sums[R][P * kHalves];
     start<R, P>(args, group * args.rows + row, sums);
     HEADWAY_UNROLL
-    for (size_t step = 0; step < kForm.steps(); ++step) add_step<R, P>(x, step, w, sums);
+    for (size_t step = 0; step < kSteps; ++step) add_step<R, P>(x, step, w, sums);
     HEADWAY_UNROLL
     for (size_t p = 0; p < P; ++p) {
       HEADWAY_UNROLL
       for (size_t line = 0; line < kPrefetched; ++line) {
         prefetch(reinterpret_cast<const char*>(w[p]) + kGroupedBytesAhead + line * kLineBytes);
       }
-      add_scaled_sums<R, P>(args, group * args.rows + row, index, p, w[p] + kForm.steps() * kPanelColumns, sums, totals);
+      add_scaled_sums<R, P>(args, group * args.rows + row, index, p, w[p] + kSteps * kPanelColumns, sums, totals);
       w[p] += kGroupWords;
     }
   }

@@ -65,6 +65,22 @@ struct GroupedLinearArgs {
   bool accumulate;
 };
 
+// Where rows quantised to 4 bits with minimums go, as GroupedPackArgs has them.
+struct Int4Rows {
+  size_t width;
+  uint8_t* numbers;
+  uint16_t *scales, *minimums;
+  float* factors;
+};
+
+struct Int4PackArgs {
+  const void* weight;  // [out_features][in_features] float32 or bfloat16
+  bool from_bf16;
+  size_t out_features, in_features;
+  uint32_t* packed;
+  float* factors;  // [out_features]
+};
+
 // Numbers, scales and minimums of a weight, row by row: what is packed.
 struct GroupedPackArgs {
   size_t format;

@@ -39,7 +39,8 @@ def need_grouped(weight: GroupedWeight, bias: F32 | None) -> None:
     _need("numbers", weight.numbers, np.uint8, 2)
     rows, in_features = weight.numbers.shape
     need(
-        min(rows, in_features) > 0, f"numbers must be [out_features, in_features], got {[rows, in_features]}"
+        min(rows, in_features) > 0,
+        f"numbers must be [out_features, in_features], got {[rows, in_features]}",
     )
     most = int(weight.numbers.max())
     need(most < 1 << format.bits, f"numbers must have {format.bits} bits, found {most}")
@@ -52,7 +53,9 @@ def need_grouped(weight: GroupedWeight, bias: F32 | None) -> None:
             continue
         _need(name, array, np.float16, 2)
         wanted = [rows, format.groups_of(in_features)]
-        need(list(array.shape) == wanted, f"{name} must have shape {wanted}, got {list(array.shape)}")
+        need(
+            list(array.shape) == wanted, f"{name} must have shape {wanted}, got {list(array.shape)}"
+        )
         need(bool(np.all(np.isfinite(array))), f"{name} must be finite")
     need_array("factors", weight.factors, "float32", (rows,))
     if bias is not None:

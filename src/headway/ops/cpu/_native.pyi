@@ -7,6 +7,7 @@ Array = npt.NDArray[Any]
 LAYOUT_F32: str
 LAYOUT_BF16: str
 LAYOUT_INT8: str
+LAYOUT_INT4: str
 
 def available_isas() -> list[str]: ...
 def known_isas() -> list[str]: ...
@@ -47,6 +48,7 @@ class Backend:
         accumulate: bool,
         /,
     ) -> None: ...
+    def pack_linear_int4(self, weight: Array, packed: Array, scales: Array, /) -> None: ...
     def pack_linear_grouped(
         self,
         layout: str,

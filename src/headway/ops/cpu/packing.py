@@ -24,6 +24,8 @@ def pack_linear(native: _native.Backend, weight: Raw, bias: F32 | None, dtype: s
     checks.need_weight(weight, bias, dtype)
     if dtype == "int8":
         return _pack_int8(native, weight, bias)
+    if dtype == "int4":
+        return _pack_int4(native, weight, bias)
     out_features, in_features = weight.shape
     is_bf16 = dtype == "bfloat16"
     words = _native.packed_words(out_features, in_features, is_bf16)
@@ -42,9 +44,20 @@ def _pack_int8(native: _native.Backend, weight: Raw, bias: F32 | None) -> Packed
     )
 
 
-def pack_grouped(
-    native: _native.Backend, weight: GroupedWeight, bias: F32 | None
-) -> PackedLinear:
+def _pack_int4(native: _native.Backend, weight: Raw, bias: F32 | None) -> PackedLinear:
+    shape, layout = weight.shape, _native.LAYOUT_INT4
+    packed = aligned_zeros((_native.packed_grouped_words(layout, *shape),), np.int32)
+    factors = np.empty(shape[0], np.float32)
+    native.pack_linear_int4(np.ascontiguousarray(weight), packed, factors)
+    return PackedLinear(packed, bias, *shape, _format_of(layout), layout, factors)
+
+
+def _format_of(layout: str) -> str:
+    """The format in ops/grouped.py of a layout: "cpu/int4/group32/v1" has "int4/group32"."""
+    return layout.removeprefix("cpu/").removesuffix("/v1")
+
+
+def pack_grouped(native: _native.Backend, weight: GroupedWeight, bias: F32 | None) -> PackedLinear:
     """Pack a weight with a scale for each group; its scales and minimums lie among the numbers."""
     need_grouped(weight, bias)
     layout = f"cpu/{weight.format}/v1"
