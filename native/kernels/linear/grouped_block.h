@@ -60,24 +60,36 @@ struct GroupedBlock {
   template <size_t R, size_t P>
   HEADWAY_INLINE void add_step(const uint32_t* x, size_t step, const uint32_t* (&w)[P],
                                u32x16 (&sums)[R][P * kHalves]) {
+    u32x16 words[P * kHalves];
     HEADWAY_UNROLL
     for (size_t v = 0; v < P * kHalves; ++v) {
-      const u32x16 words = load_u32(w[v / kHalves] + step * kPanelColumns + v % kHalves * kLanes);
-      if constexpr (kForm.bits == 8) {
-        add_numbers<R, P>(x + step, v, words, sums);
-      } else {
-        const u32x16 low = broadcast(0x0F0F0F0Fu);
-        add_numbers<R, P>(x + 2 * step, v, words & low, sums);
-        add_numbers<R, P>(x + 2 * step + 1, v, shift_right(words, 4) & low, sums);
-      }
+      words[v] = load_u32(w[v / kHalves] + step * kPanelColumns + v % kHalves * kLanes);
     }
+    if constexpr (kForm.bits == 8) return add_numbers<R, P>(x + step, words, sums);
+    const u32x16 low = broadcast(0x0F0F0F0Fu);
+    u32x16 half[P * kHalves];
+    HEADWAY_UNROLL
+    for (size_t v = 0; v < P * kHalves; ++v) half[v] = words[v] & low;
+    add_numbers<R, P>(x + 2 * step, half, sums);
+    HEADWAY_UNROLL
+    for (size_t v = 0; v < P * kHalves; ++v) half[v] = shift_right(words[v], 4) & low;
+    add_numbers<R, P>(x + 2 * step + 1, half, sums);
   }
 
+  // Row by row, so that a register with a word of x is free again after its row.
   template <size_t R, size_t P>
-  HEADWAY_INLINE void add_numbers(const uint32_t* x, size_t v, u32x16 words, u32x16 (&sums)[R][P * kHalves]) {
-    const Int8Weights weights = widen_int8(words);
+  HEADWAY_INLINE void add_numbers(const uint32_t* x, const u32x16 (&words)[P * kHalves],
+                                  u32x16 (&sums)[R][P * kHalves]) {
+    Int8Weights weights[P * kHalves];
     HEADWAY_UNROLL
-    for (size_t r = 0; r < R; ++r) sums[r][v] = multiply_add_int8(sums[r][v], x[r * kTileSteps], weights);
+    for (size_t v = 0; v < P * kHalves; ++v) weights[v] = widen_int8(words[v]);
+    HEADWAY_UNROLL
+    for (size_t r = 0; r < R; ++r) {
+      HEADWAY_UNROLL
+      for (size_t v = 0; v < P * kHalves; ++v) {
+        sums[r][v] = multiply_add_int8(sums[r][v], x[r * kTileSteps], weights[v]);
+      }
+    }
   }
 
   template <size_t R, size_t P>

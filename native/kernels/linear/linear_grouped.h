@@ -31,15 +31,17 @@ struct GroupFormat {
   constexpr size_t panel_words(size_t in_features) const { return groups_of(in_features) * group_words(); }
 };
 
-// Q4_0 and our own int4; Q4_1 and Q4_K; Q8_0 and Q5_0; Q5_1 and Q5_K; Q6_K.
+// Q4_0; our own int4, Q4_1 and Q4_K; Q8_0 and Q5_0; Q5_1 and Q5_K; Q6_K; matrices of which a part is Q6_K.
 inline constexpr GroupFormat kGroupFormats[] = {{"cpu/int4/group32/v1", 4, 32, false},
                                                 {"cpu/int4/group32-minimum/v1", 4, 32, true},
                                                 {"cpu/int8/group32/v1", 8, 32, false},
                                                 {"cpu/int8/group32-minimum/v1", 8, 32, true},
-                                                {"cpu/int8/group16/v1", 8, 16, false}};
+                                                {"cpu/int8/group16/v1", 8, 16, false},
+                                                {"cpu/int8/group16-minimum/v1", 8, 16, true}};
 inline constexpr size_t kNumGroupFormats = sizeof kGroupFormats / sizeof *kGroupFormats;
 inline constexpr size_t kInt4Format = 0, kInt4MinimumFormat = 1;
-inline constexpr size_t kInt8Format = 2, kInt8MinimumFormat = 3, kInt8Group16Format = 4;
+inline constexpr size_t kInt8Format = 2, kInt8MinimumFormat = 3;
+inline constexpr size_t kInt8Group16Format = 4, kInt8Group16MinimumFormat = 5;
 
 // Rows of x as int8: bytes and scales as in Int8Rows; for each group of the weight's format either what
 // its sum starts from (- zero * the sum of x), or, for minimums, the sum of x times its scale.

@@ -30,6 +30,7 @@ FORMATS = {
     "int8/group32": GroupFormat(8, 32, False),
     "int8/group32-minimum": GroupFormat(8, 32, True),
     "int8/group16": GroupFormat(8, 16, False),
+    "int8/group16-minimum": GroupFormat(8, 16, True),
 }
 
 
@@ -38,25 +39,19 @@ def need_grouped(weight: GroupedWeight, bias: F32 | None) -> None:
     format = FORMATS[weight.format]
     _need("numbers", weight.numbers, np.uint8, 2)
     rows, in_features = weight.numbers.shape
-    need(
-        min(rows, in_features) > 0,
-        f"numbers must be [out_features, in_features], got {[rows, in_features]}",
-    )
+    need(min(rows, in_features) > 0, f"numbers must not be empty, got shape {[rows, in_features]}")
     most = int(weight.numbers.max())
     need(most < 1 << format.bits, f"numbers must have {format.bits} bits, found {most}")
-    need(
-        (weight.minimums is not None) == format.has_minimum,
-        f"minimums must {'' if format.has_minimum else 'not '}be given with {weight.format}",
-    )
+    has_minimum = weight.minimums is not None
+    wanted = "must" if format.has_minimum else "must not"
+    need(has_minimum == format.has_minimum, f"minimums {wanted} be given with {weight.format}")
+    shape = [rows, format.groups_of(in_features)]
     for name, array in (("scales", weight.scales), ("minimums", weight.minimums)):
-        if array is None:
-            continue
-        _need(name, array, np.float16, 2)
-        wanted = [rows, format.groups_of(in_features)]
-        need(
-            list(array.shape) == wanted, f"{name} must have shape {wanted}, got {list(array.shape)}"
-        )
-        need(bool(np.all(np.isfinite(array))), f"{name} must be finite")
+        if array is not None:
+            _need(name, array, np.float16, 2)
+            found = list(array.shape)
+            need(found == shape, f"{name} must have shape {shape}, got {found}")
+            need(bool(np.all(np.isfinite(array))), f"{name} must be finite")
     need_array("factors", weight.factors, "float32", (rows,))
     if bias is not None:
         need_array("bias", bias, "float32", (rows,))

@@ -49,7 +49,7 @@ def _pack_int4(native: _native.Backend, weight: Raw, bias: F32 | None) -> Packed
     packed = aligned_zeros((_native.packed_grouped_words(layout, *shape),), np.int32)
     factors = np.empty(shape[0], np.float32)
     native.pack_linear_int4(np.ascontiguousarray(weight), packed, factors)
-    return PackedLinear(packed, bias, *shape, _format_of(layout), layout, factors)
+    return PackedLinear(packed, bias, shape[0], shape[1], _format_of(layout), layout, factors)
 
 
 def _format_of(layout: str) -> str:

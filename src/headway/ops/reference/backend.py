@@ -69,9 +69,9 @@ class ReferenceOps:
 
     def pack_grouped(self, weight: GroupedWeight, bias: F32 | None) -> PackedLinear:
         need_grouped(weight, bias)
-        shape = weight.numbers.shape
+        rows, width = weight.numbers.shape
         return PackedLinear(
-            weight.numbers, bias, *shape, weight.format, LAYOUT, weight.factors, weight
+            weight.numbers, bias, rows, width, weight.format, LAYOUT, weight.factors, weight
         )
 
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:

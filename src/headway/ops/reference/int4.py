@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from headway.ops.grouped import FORMATS
 from headway.ops.interface import F32, GroupedWeight
@@ -14,6 +15,8 @@ WIDTHS = np.arange(13, 17.5, 0.5, dtype=np.float32)  # of a group's range, in st
 FLAT = np.float32(2.0**-40)  # a range below this, of rows scaled to [1, 2), is none
 LARGEST_POWER = np.float32(2.0**126)
 _ONE, _HALF, _MIDDLE = np.float32(1), np.float32(0.5), np.float32(7.5)
+
+Halves = npt.NDArray[np.float16]
 
 
 def quantize(rows: F32) -> GroupedWeight:
@@ -43,12 +46,13 @@ def _factors(rows: F32) -> F32:
     return factors
 
 
-def _quantize_group(values: F32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _quantize_group(values: F32) -> tuple[Halves, Halves, npt.NDArray[np.uint8]]:
     least, most = values.min(axis=1), values.max(axis=1)
     middle, span = (least + most) * _HALF, most - least
     centered = values - middle[:, None]
-    scale, minimum = np.zeros_like(span), np.zeros_like(span)
-    best = np.full_like(span, -1)
+    scale: F32 = np.zeros_like(span)
+    minimum: F32 = np.zeros_like(span)
+    best: F32 = np.full_like(span, -1)
     for width in WIDTHS:
         found, line_scale, line_minimum = _fit(centered, _inverse(width, span, FLAT))
         is_better = found > best
@@ -67,11 +71,13 @@ def _fit(values: F32, inverse_step: F32) -> tuple[F32, F32, F32]:
     """What the best line through (number, value) explains, its slope and its start."""
     numbers = _numbers(values * inverse_step[:, None] + _MIDDLE)
     total, squares, products = (_sum(v) for v in (numbers, numbers * numbers, values * numbers))
-    of_values, count = _sum(values), np.float32(values.shape[1])
+    of_values = _sum(values)
+    count: F32 = np.full_like(of_values, values.shape[1])
     spread = count * squares - total * total
-    scale = (count * products - of_values * total) * _inverse(_ONE, spread, np.float32(0))
-    minimum = (of_values - scale * total) / count
-    return scale * products + minimum * of_values, scale, minimum
+    scale: F32 = (count * products - of_values * total) * _inverse(_ONE, spread, np.float32(0))
+    minimum: F32 = np.divide(of_values - scale * total, count)
+    explained: F32 = scale * products + minimum * of_values
+    return explained, scale, minimum
 
 
 def _numbers(values: F32) -> F32:
