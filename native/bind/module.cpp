@@ -12,6 +12,7 @@
 #include "bind/array_view.h"
 #include "bind/dequantize.h"
 #include "bind/embed_table.h"
+#include "bind/linear_grouped.h"
 #include "bind/linear_int8.h"
 #include "runtime/backend.h"
 
@@ -325,4 +326,5 @@ NB_MODULE(_native, module) {
       .def("narrow", narrow);
   bind_linear_int8(module, backend);
   bind_dequantize(module);
+  bind_linear_grouped(module, backend);
 }

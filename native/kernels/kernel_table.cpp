@@ -32,6 +32,10 @@ const KernelTable kernel_table = {
     .sample_weights = sample_weights,
     .widen = widen,
     .narrow = narrow,
+    .linear_int4 = linear_int4,
+    .linear_grouped8 = linear_grouped8,
+    .quantize_int4 = quantize_int4,
+    .quantize_grouped_row = quantize_grouped_row,
 };
 
 }  // namespace headway::HEADWAY_ISA

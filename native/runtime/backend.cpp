@@ -206,4 +206,71 @@ void Backend::narrow(const float* from, size_t count, uint16_t* to) {
   for_ranges(count, 1, [&](Range r) { kernels_.narrow(from + r.begin, r.end - r.begin, to + r.begin); });
 }
 
+void Backend::pack_grouped(const GroupedPackArgs& args) {
+  for_ranges(panels_of(args.out_features), args.in_features * kPanelColumns, [&](Range panels) {
+    for (size_t panel = panels.begin; panel < panels.end; ++panel) pack_grouped_panel(args, panel);
+  });
+}
+
+void Backend::pack_int4(const Int4PackArgs& args) {
+  constexpr size_t kCost = 128;  // operations for each element
+  for_ranges(panels_of(args.out_features), kCost * args.in_features * kPanelColumns, [&](Range panels) {
+    for (size_t panel = panels.begin; panel < panels.end; ++panel) pack_int4_panel(args, panel);
+  });
+}
+
+void Backend::pack_int4_panel(const Int4PackArgs& args, size_t panel) {
+  thread_local AlignedBuffer<float> wide;
+  thread_local AlignedBuffer<uint8_t> numbers;
+  thread_local AlignedBuffer<uint16_t> halves;
+  constexpr size_t kRows = 16;  // at a time
+  const size_t width = args.in_features, first = panel * kPanelColumns;
+  const size_t count = std::min(kPanelColumns, args.out_features - first);
+  const GroupFormat& format = kGroupFormats[kInt4MinimumFormat];
+  const size_t groups = format.groups_of(width);
+  uint8_t* all = numbers.at_least(kPanelColumns * width);
+  uint16_t *scales = halves.at_least(2 * kPanelColumns * groups), *minimums = scales + kPanelColumns * groups;
+  for (size_t row = 0; row < count; row += kRows) {
+    const size_t offset = (first + row) * width, rows = std::min(kRows, count - row);
+    const float* values = static_cast<const float*>(args.weight) + offset;
+    if (args.from_bf16) {
+      float* to = wide.at_least(kRows * width);
+      kernels_.widen(static_cast<const uint16_t*>(args.weight) + offset, rows * width, to);
+      values = to;
+    }
+    kernels_.quantize_int4(values, rows, {width, all + row * width, scales + row * groups, minimums + row * groups,
+                                          args.factors + first + row});
+  }
+  pack_grouped_panel({kInt4MinimumFormat, all, scales, minimums, count, width,
+                      args.packed + panel * format.panel_words(width)}, 0);
+}
+
+void Backend::linear_grouped(const GroupedLinearCall& call) {
+  if (call.rows == 0) return;
+  const GroupFormat& format = kGroupFormats[call.format];
+  const GroupedRows x = as_grouped_rows(call.x, call.rows, call.in_features, format);
+  const GroupedLinearArgs args{call.format, reinterpret_cast<const uint32_t*>(x.bytes), x.scales, x.starts, x.sums,
+                               call.weight, call.factors, call.bias, call.out, call.rows,
+                               format.groups_of(call.in_features), call.out_features, call.accumulate};
+  const auto kernel = format.bits == 4 ? kernels_.linear_int4 : kernels_.linear_grouped8;
+  for_blocks(call.rows, call.out_features, call.in_features / kPerInt8Word + 1,
+             [&](Range rows, Range panels) { kernel(args, rows, panels); });
+}
+
+// Valid until the next call on this thread.
+GroupedRows Backend::as_grouped_rows(const float* x, size_t rows, size_t in_features, const GroupFormat& format) {
+  thread_local AlignedBuffer<int8_t> bytes;
+  thread_local AlignedBuffer<float> scales, sums;
+  thread_local AlignedBuffer<int32_t> starts;
+  const size_t parts = rows * int8_groups_of(in_features), groups = rows * format.groups_of(in_features);
+  const GroupedRows result{bytes.at_least(parts * kInt8Group), scales.at_least(parts), starts.at_least(groups),
+                           sums.at_least(groups), rows};
+  for_ranges(rows, 2 * in_features, [&](Range range) {
+    for (size_t row = range.begin; row < range.end; ++row) {
+      kernels_.quantize_grouped_row(x + row * in_features, in_features, format, result, row);
+    }
+  });
+  return result;
+}
+
 }  // namespace headway

@@ -38,6 +38,16 @@ struct Int8PackArgs {
   float* scales;  // [out_features]
 };
 
+struct GroupedLinearCall {
+  size_t format;   // index into kGroupFormats
+  const float* x;  // [rows][in_features]
+  const uint32_t* weight;
+  const float *factors, *bias;
+  float* out;
+  size_t rows, in_features, out_features;
+  bool accumulate;
+};
+
 struct SampleCall {
   const float* logits;
   size_t rows, width;
@@ -69,6 +79,9 @@ class Backend {
   void sample(const SampleCall& call);
   void widen(const uint16_t* from, size_t count, float* to);
   void narrow(const float* from, size_t count, uint16_t* to);
+  void pack_grouped(const GroupedPackArgs& args);
+  void pack_int4(const Int4PackArgs& args);
+  void linear_grouped(const GroupedLinearCall& call);
 
  private:
   // function(Range) over pieces of [0, count), each worth a thread's while at `cost` operations a
@@ -80,6 +93,8 @@ class Backend {
   void for_blocks(size_t rows, size_t out_features, size_t steps, const Function& function);
   void pack_int8_column(const Int8PackArgs& args, size_t column, int8_t* bytes);
   Int8Rows as_int8_rows(const float* x, size_t rows, size_t in_features);
+  void pack_int4_panel(const Int4PackArgs& args, size_t panel);
+  GroupedRows as_grouped_rows(const float* x, size_t rows, size_t in_features, const GroupFormat& format);
   const uint32_t* as_bf16_words(const float* x, size_t rows, size_t in_features, size_t steps);
   void sample_row(const SampleCall& call, size_t row);
 

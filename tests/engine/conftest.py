@@ -22,21 +22,34 @@ def tiny_source(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
     return resolve(str(folder))
 
 
-# int8 gives the same bits on every instruction set (tests/ops/test_linear_int8.py); the best and
-# the emulated tiles are the two kernels there are.
+# Whole numbers give the same bits on every instruction set (tests/ops/test_linear_int8.py and
+# test_linear_grouped.py): the best and the emulated tiles are the two kernels there are for int8.
 WAYS = [
     *((isa, None) for isa in available_isas()),
     (available_isas()[0], "int8"),
     ("amx_emulated", "int8"),
+    (available_isas()[0], "int4"),
+    (available_isas()[0], "gguf"),
 ]
 
 
 @pytest.fixture(scope="session", params=WAYS, ids=lambda way: "-".join(filter(None, way)))
 def loaded(request: pytest.FixtureRequest, tiny_source: ModelSource) -> tuple[LoadedModel, Ops]:
-    """The tiny model in bfloat16 on each instruction set of this machine, and with int8 weights."""
+    """The tiny model in bfloat16 on each instruction set of this machine, and in fewer bits."""
     isa, quantization = request.param
     ops = CpuOps(isa=isa)
-    return load_model(tiny_source, ops, "bfloat16", quantization=quantization), ops
+    source = tiny_source if quantization != "gguf" else _tiny_gguf(tiny_source.path)
+    return load_model(source, ops, "bfloat16", quantization=quantization), ops
+
+
+def _tiny_gguf(folder: Path) -> ModelSource:
+    """The same model in a GGUF file, its matrices in Q4_1."""
+    pytest.importorskip("gguf")
+    from tests.model.tiny_gguf import make_tiny_gguf
+
+    sizes = {"max_position_embeddings": 1024}
+    path = make_tiny_gguf(folder / "tiny.gguf", "llama", sizes, quantisation="Q4_1")
+    return ModelSource("tiny", "gguf", path)
 
 
 @pytest.fixture

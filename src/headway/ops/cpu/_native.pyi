@@ -7,6 +7,7 @@ Array = npt.NDArray[Any]
 LAYOUT_F32: str
 LAYOUT_BF16: str
 LAYOUT_INT8: str
+LAYOUT_INT4: str
 
 def available_isas() -> list[str]: ...
 def known_isas() -> list[str]: ...
@@ -15,6 +16,8 @@ def packed_words(out_features: int, in_features: int, is_bf16: bool, /) -> int: 
 def block_types() -> list[str]: ...
 def dequantize(type_name: str, blocks: Array, out: Array, /) -> None: ...
 def packed_int8_words(out_features: int, in_features: int, /) -> int: ...
+def grouped_layouts() -> list[str]: ...
+def packed_grouped_words(layout: str, out_features: int, in_features: int, /) -> int: ...
 
 class Backend:
     def __init__(self, isa: str, num_threads: int) -> None: ...
@@ -39,6 +42,28 @@ class Backend:
     def linear_int8(
         self,
         x: Array,
+        packed: Array,
+        scales: Array | None,
+        bias: Array | None,
+        in_features: int,
+        out: Array,
+        accumulate: bool,
+        /,
+    ) -> None: ...
+    def pack_linear_int4(self, weight: Array, packed: Array, scales: Array, /) -> None: ...
+    def pack_linear_grouped(
+        self,
+        layout: str,
+        numbers: Array,
+        scales: Array,
+        minimums: Array | None,
+        packed: Array,
+        /,
+    ) -> None: ...
+    def linear_grouped(
+        self,
+        x: Array,
+        layout: str,
         packed: Array,
         scales: Array | None,
         bias: Array | None,

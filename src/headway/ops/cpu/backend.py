@@ -7,8 +7,19 @@ from collections.abc import Callable
 from headway.ops import cache as kv_cache
 from headway.ops import checks
 from headway.ops.cpu import _native
-from headway.ops.cpu.packing import as_table, pack_linear
-from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch, Weight
+from headway.ops.cpu.packing import GROUPED_LAYOUTS, as_table, pack_grouped, pack_linear
+from headway.ops.interface import (
+    F32,
+    I32,
+    I64,
+    U64,
+    GroupedWeight,
+    KVCache,
+    PackedLinear,
+    Raw,
+    TokenBatch,
+    Weight,
+)
 
 EMULATIONS = ("amx_emulated",)  # for tests; never chosen by itself
 
@@ -66,9 +77,15 @@ class CpuOps:
     def as_table(self, weight: PackedLinear) -> Raw | None:
         return as_table(weight)
 
+    def pack_grouped(self, weight: GroupedWeight, bias: F32 | None) -> PackedLinear:
+        return pack_grouped(self._native, weight, bias)
+
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
         if weight.layout == _native.LAYOUT_INT8:
             self._linear_int8(x, weight, out, accumulate)
+            return
+        if weight.layout in GROUPED_LAYOUTS:
+            self._linear_grouped(x, weight, out, accumulate)
             return
         self._native.linear(
             x,
@@ -85,6 +102,19 @@ class CpuOps:
         checks.need_scales(weight)
         self._native.linear_int8(
             x, weight.data, weight.scales, weight.bias, weight.in_features, out, accumulate
+        )
+
+    def _linear_grouped(self, x: F32, weight: PackedLinear, out: F32, accumulate: bool) -> None:
+        checks.need_scales(weight)
+        self._native.linear_grouped(
+            x,
+            weight.layout,
+            weight.data,
+            weight.scales,
+            weight.bias,
+            weight.in_features,
+            out,
+            accumulate,
         )
 
     def embed(self, table: Raw, token_ids: I32, out: F32) -> None:
