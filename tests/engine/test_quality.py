@@ -1,4 +1,4 @@
-"""What weights in few bits cost on a real model and a real text, against bfloat16 in the same run."""
+"""What weights in few bits cost on a real model and a real text, against bfloat16 in one run."""
 
 from __future__ import annotations
 
