@@ -120,7 +120,7 @@ def test_int4_rows_without_numbers_stay_alone(any_ops, rng):
     found = product(any_ops, rows, x)
     assert np.isnan(found[:, [6, 9]]).all()
     assert not found[:, 3].any()
-    assert np.isfinite(np.delete(found, [6, 9], axis=1)).all()
+    assert not np.isnan(np.delete(found, [6, 9], axis=1)).any()
 
 
 BAD = {

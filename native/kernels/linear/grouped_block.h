@@ -1,7 +1,7 @@
-// Register blocks of R rows by P panels for weights with a scale for each group, one format to a source file.
+// Blocks of R rows by one panel for weights with a scale for each group.
 //
-// Few rows: memory is the wall, so several panels run side by side to keep enough loads in flight.
-// Many rows: as many whole-number sums as there are registers; the totals wait on the stack.
+// Whole-number sums fill the registers; at many rows the totals wait on the stack. One panel at a time even
+// at one row: reading several side by side, as int8 does, was no faster where it was measured.
 #pragma once
 
 #include "kernels/linear/epilogue.h"
@@ -12,11 +12,12 @@
 namespace headway::HEADWAY_ISA {
 
 #if defined(__AVX512F__)
-inline constexpr size_t kGroupedMaxRows = 12, kGroupedFewRows = 6, kGroupedWidePanels = 4;
+inline constexpr size_t kGroupedMaxRows = 12;
 #else
-inline constexpr size_t kGroupedMaxRows = 2, kGroupedFewRows = 1, kGroupedWidePanels = 1;
+inline constexpr size_t kGroupedMaxRows = 2;
 #endif
-inline constexpr size_t kGroupedBytesAhead = 4096;
+// A panel is one stream, read from end to end; past the end of the weights a prefetch does nothing.
+inline constexpr size_t kGroupedBytesAhead = 2048;
 
 template <size_t kFormat>
 struct GroupedBlock {
@@ -24,113 +25,102 @@ struct GroupedBlock {
   static constexpr size_t kHalves = kPanelColumns / kLanes;
   static constexpr size_t kGroupWords = kForm.group_words(), kSteps = kForm.steps();
   static constexpr size_t kPerX = kInt8Group / kForm.group;  // groups that share a scale of x
-  static constexpr size_t kPrefetched = kGroupWords * 4 / kLineBytes;
+  static constexpr size_t kLines = kGroupWords * 4 / kLineBytes;
 
-  // One group of P panels: `w` is its start in each. Added to the totals.
-  template <size_t R, size_t P>
-  HEADWAY_INLINE void add_group(const GroupedLinearArgs& args, size_t row, size_t group, const uint32_t* (&w)[P],
-                                f32x16 (&totals)[R][P * kHalves]) {
-    const size_t index = group / kPerX * args.rows + row;
+  // One group, which begins at `w`, added to the totals.
+  template <size_t R>
+  HEADWAY_INLINE void add_group(const GroupedLinearArgs& args, size_t row, size_t group, const uint32_t* w,
+                                f32x16 (&totals)[R][kHalves]) {
+    const size_t index = group / kPerX * args.rows + row, at = group * args.rows + row;
     const uint32_t* x = args.x + index * kTileSteps + group % kPerX * (kForm.group / kPerInt8Word);
-    u32x16 sums[R][P * kHalves];
-    start<R, P>(args, group * args.rows + row, sums);
     HEADWAY_UNROLL
-    for (size_t step = 0; step < kSteps; ++step) add_step<R, P>(x, step, w, sums);
-    HEADWAY_UNROLL
-    for (size_t p = 0; p < P; ++p) {
-      HEADWAY_UNROLL
-      for (size_t line = 0; line < kPrefetched; ++line) {
-        prefetch(reinterpret_cast<const char*>(w[p]) + kGroupedBytesAhead + line * kLineBytes);
-      }
-      add_scaled_sums<R, P>(args, group * args.rows + row, index, p, w[p] + kSteps * kPanelColumns, sums, totals);
-      w[p] += kGroupWords;
+    for (size_t line = 0; line < kLines; ++line) {
+      prefetch(reinterpret_cast<const char*>(w) + kGroupedBytesAhead + line * kLineBytes);
     }
+    u32x16 sums[R][kHalves];
+    start<R>(args, at, sums);
+    HEADWAY_UNROLL
+    for (size_t step = 0; step < kSteps; ++step) add_step<R>(x, w + step * kPanelColumns, step, sums);
+    add_scaled_sums<R>(args, at, index, w + kSteps * kPanelColumns, sums, totals);
   }
 
-  template <size_t R, size_t P>
-  HEADWAY_INLINE void start(const GroupedLinearArgs& args, size_t at, u32x16 (&sums)[R][P * kHalves]) {
+  template <size_t R>
+  HEADWAY_INLINE void start(const GroupedLinearArgs& args, size_t at, u32x16 (&sums)[R][kHalves]) {
     HEADWAY_UNROLL
     for (size_t r = 0; r < R; ++r) {
       const u32x16 first = broadcast(kForm.has_minimum ? 0u : static_cast<uint32_t>(args.x_starts[at + r]));
       HEADWAY_UNROLL
-      for (size_t v = 0; v < P * kHalves; ++v) sums[r][v] = first;
+      for (size_t v = 0; v < kHalves; ++v) sums[r][v] = first;
     }
   }
 
-  template <size_t R, size_t P>
-  HEADWAY_INLINE void add_step(const uint32_t* x, size_t step, const uint32_t* (&w)[P],
-                               u32x16 (&sums)[R][P * kHalves]) {
-    u32x16 words[P * kHalves];
+  template <size_t R>
+  HEADWAY_INLINE void add_step(const uint32_t* x, const uint32_t* w, size_t step,
+                               u32x16 (&sums)[R][kHalves]) {
+    u32x16 words[kHalves];
     HEADWAY_UNROLL
-    for (size_t v = 0; v < P * kHalves; ++v) {
-      words[v] = load_u32(w[v / kHalves] + step * kPanelColumns + v % kHalves * kLanes);
-    }
-    if constexpr (kForm.bits == 8) return add_numbers<R, P>(x + step, words, sums);
+    for (size_t v = 0; v < kHalves; ++v) words[v] = load_u32(w + v * kLanes);
+    if constexpr (kForm.bits == 8) return add_numbers<R>(x + step, words, sums);
     const u32x16 low = broadcast(0x0F0F0F0Fu);
-    u32x16 half[P * kHalves];
+    u32x16 half[kHalves];
     HEADWAY_UNROLL
-    for (size_t v = 0; v < P * kHalves; ++v) half[v] = words[v] & low;
-    add_numbers<R, P>(x + 2 * step, half, sums);
+    for (size_t v = 0; v < kHalves; ++v) half[v] = words[v] & low;
+    add_numbers<R>(x + 2 * step, half, sums);
     HEADWAY_UNROLL
-    for (size_t v = 0; v < P * kHalves; ++v) half[v] = shift_right(words[v], 4) & low;
-    add_numbers<R, P>(x + 2 * step + 1, half, sums);
+    for (size_t v = 0; v < kHalves; ++v) half[v] = shift_right(words[v], 4) & low;
+    add_numbers<R>(x + 2 * step + 1, half, sums);
   }
 
   // Row by row, so that a register with a word of x is free again after its row.
-  template <size_t R, size_t P>
-  HEADWAY_INLINE void add_numbers(const uint32_t* x, const u32x16 (&words)[P * kHalves],
-                                  u32x16 (&sums)[R][P * kHalves]) {
-    Int8Weights weights[P * kHalves];
+  template <size_t R>
+  HEADWAY_INLINE void add_numbers(const uint32_t* x, const u32x16 (&words)[kHalves],
+                                  u32x16 (&sums)[R][kHalves]) {
+    Int8Weights weights[kHalves];
     HEADWAY_UNROLL
-    for (size_t v = 0; v < P * kHalves; ++v) weights[v] = widen_int8(words[v]);
+    for (size_t v = 0; v < kHalves; ++v) weights[v] = widen_int8(words[v]);
     HEADWAY_UNROLL
     for (size_t r = 0; r < R; ++r) {
       HEADWAY_UNROLL
-      for (size_t v = 0; v < P * kHalves; ++v) {
+      for (size_t v = 0; v < kHalves; ++v) {
         sums[r][v] = multiply_add_int8(sums[r][v], x[r * kTileSteps], weights[v]);
       }
     }
   }
 
-  template <size_t R, size_t P>
-  HEADWAY_INLINE void add_scaled_sums(const GroupedLinearArgs& args, size_t at, size_t index, size_t p,
-                                      const uint32_t* words, const u32x16 (&sums)[R][P * kHalves],
-                                      f32x16 (&totals)[R][P * kHalves]) {
+  template <size_t R>
+  HEADWAY_INLINE void add_scaled_sums(const GroupedLinearArgs& args, size_t at, size_t index,
+                                      const uint32_t* words, const u32x16 (&sums)[R][kHalves],
+                                      f32x16 (&totals)[R][kHalves]) {
     const uint16_t* scales = reinterpret_cast<const uint16_t*>(words);
     HEADWAY_UNROLL
-    for (size_t half = 0; half < kHalves; ++half) {
-      const size_t v = p * kHalves + half;
-      const f32x16 scale = load_f16(scales + half * kLanes);
+    for (size_t v = 0; v < kHalves; ++v) {
+      const f32x16 scale = load_f16(scales + v * kLanes);
       HEADWAY_UNROLL
       for (size_t r = 0; r < R; ++r) {
         totals[r][v] = totals[r][v] + from_int(sums[r][v]) * scale * broadcast(args.x_scales[index + r]);
       }
       if constexpr (kForm.has_minimum) {
-        const f32x16 minimum = load_f16(scales + kPanelColumns + half * kLanes);
+        const f32x16 minimum = load_f16(scales + kPanelColumns + v * kLanes);
         HEADWAY_UNROLL
         for (size_t r = 0; r < R; ++r) totals[r][v] = totals[r][v] + minimum * broadcast(args.x_sums[at + r]);
       }
     }
   }
 
-  template <size_t R, size_t P>
+  template <size_t R>
   static void block(const GroupedLinearArgs& args, size_t row, size_t panel) {
-    const uint32_t* w[P];
-    f32x16 totals[R][P * kHalves];
-    HEADWAY_UNROLL
-    for (size_t p = 0; p < P; ++p) w[p] = args.weight + (panel + p) * args.groups * kGroupWords;
+    const uint32_t* w = args.weight + panel * args.groups * kGroupWords;
+    f32x16 totals[R][kHalves];
     HEADWAY_UNROLL
     for (size_t r = 0; r < R; ++r) {
       HEADWAY_UNROLL
-      for (size_t v = 0; v < P * kHalves; ++v) totals[r][v] = broadcast(0.0f);
+      for (size_t v = 0; v < kHalves; ++v) totals[r][v] = broadcast(0.0f);
     }
-    for (size_t group = 0; group < args.groups; ++group) add_group<R, P>(args, row, group, w, totals);
+    for (size_t group = 0; group < args.groups; ++group) add_group<R>(args, row, group, w + group * kGroupWords, totals);
     HEADWAY_UNROLL
     for (size_t r = 0; r < R; ++r) {
       HEADWAY_UNROLL
-      for (size_t v = 0; v < P * kHalves; ++v) {
-        finish_total(args, row + r, panel * kPanelColumns + v * kLanes, totals[r][v]);
-      }
+      for (size_t v = 0; v < kHalves; ++v) finish_total(args, row + r, panel * kPanelColumns + v * kLanes, totals[r][v]);
     }
   }
 
@@ -142,24 +132,12 @@ struct GroupedBlock {
 
   template <size_t R>
   static void block_of(const GroupedLinearArgs& args, size_t rows, size_t row, size_t panel) {
-    if (rows == R) return block<R, 1>(args, row, panel);
+    if (rows == R) return block<R>(args, row, panel);
     if constexpr (R > 1) block_of<R - 1>(args, rows, row, panel);
   }
 
-  // All rows in one block: wide blocks first, then whatever panels are left.
-  template <size_t R>
-  static void few_rows(const GroupedLinearArgs& args, size_t rows, size_t row, Range panels) {
-    if constexpr (R > 1) {
-      if (rows < R) return few_rows<R - 1>(args, rows, row, panels);
-    }
-    constexpr size_t kWide = R == 1 ? kGroupedWidePanels : (kGroupedWidePanels + 1) / 2;
-    size_t panel = panels.begin;
-    for (; panel + kWide <= panels.end; panel += kWide) block<R, kWide>(args, row, panel);
-    for (; panel < panels.end; ++panel) block<R, 1>(args, row, panel);
-  }
-
   // Rows in blocks of nearly equal size; a panel stays in the cache over all of them.
-  static void many_rows(const GroupedLinearArgs& args, Range rows, Range panels) {
+  static void run(const GroupedLinearArgs& args, Range rows, Range panels) {
     const size_t count = rows.end - rows.begin;
     const size_t blocks = (count + kGroupedMaxRows - 1) / kGroupedMaxRows;
     for (size_t panel = panels.begin; panel < panels.end; ++panel) {
@@ -168,13 +146,6 @@ struct GroupedBlock {
         block_of<kGroupedMaxRows>(args, end - begin, begin, panel);
       }
     }
-  }
-
-  static void run(const GroupedLinearArgs& args, Range rows, Range panels) {
-    const size_t count = rows.end - rows.begin;
-    if (count == 0) return;
-    if (count <= kGroupedFewRows) return few_rows<kGroupedFewRows>(args, count, rows.begin, panels);
-    many_rows(args, rows, panels);
   }
 };
 
