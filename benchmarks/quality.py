@@ -1,6 +1,6 @@
 """What does a weight format cost in quality?
 
-    python benchmarks/quality.py [--model M] [--text FILE ...] [--formats none int8 none/int8]
+    python benchmarks/quality.py [--model M] [--text FILE ...] [--formats none int8 gguf none/int8]
 
 Scores the text in windows of 2,000 characters with each format; the first is the one that others
 are compared with (none: weights as --dtype has them; after a slash, that of the KV cache). Prints
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--model")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--text", nargs="+", type=Path, default=[TEXT])
-    parser.add_argument("--formats", nargs="+", default=["none", "int8", "none/int8"])
+    parser.add_argument("--formats", nargs="+", default=["none", "int8", "int4", "none/int8"])
     arguments = parser.parse_args()
     texts = [path.read_text() for path in arguments.text]
     first = None

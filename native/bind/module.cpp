@@ -12,6 +12,7 @@
 #include "bind/array_view.h"
 #include "bind/dequantize.h"
 #include "bind/embed_table.h"
+#include "bind/linear_grouped.h"
 #include "bind/linear_int8.h"
 #include "bind/paged.h"
 #include "bind/program.h"
@@ -244,4 +245,5 @@ NB_MODULE(_native, module) {
   bind_linear_int8(module, backend);
   bind_program(module);
   bind_dequantize(module);
+  bind_linear_grouped(module, backend);
 }

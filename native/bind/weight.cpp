@@ -1,16 +1,23 @@
 #include "bind/weight.h"
 
-#include <string_view>
-
 namespace headway {
+
+std::optional<size_t> group_format_of(std::string_view layout) {
+  for (size_t index = 0; index < kNumGroupFormats; ++index) {
+    if (layout == kGroupFormats[index].layout) return index;
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 WeightFormat format_of(std::string_view layout) {
   if (layout == kLayoutF32) return WeightFormat::kF32;
   if (layout == kLayoutBf16) return WeightFormat::kBf16;
   if (layout == kLayoutInt8) return WeightFormat::kInt8;
-  fail("the weight is packed as '", layout, "', this backend reads '", kLayoutF32, "', '", kLayoutBf16, "' and '",
-       kLayoutInt8, "'");
+  if (group_format_of(layout)) return WeightFormat::kGrouped;
+  fail("the weight is packed as '", layout, "', this backend reads '", kLayoutF32, "', '", kLayoutBf16, "', '",
+       kLayoutInt8, "' and those with groups");
 }
 
 Kind kind_of(WeightFormat format) {
@@ -30,20 +37,26 @@ size_t packed_words(size_t out_features, size_t in_features, WeightFormat format
 
 WeightView::WeightView(nb::handle packed, const OptionalArray& scales, const OptionalArray& bias, size_t out_features,
                        size_t in_features, const char* layout)
-    : format_(format_of(layout)),
+    : group_format_(group_format_of(layout)),
+      format_(format_of(layout)),
       out_features_(out_features),
       in_features_(in_features),
       packed_("weight.data", packed),
       scales_("weight.scales", scales, out_features),
       bias_("weight.bias", bias, out_features) {
   packed_.need_kind(kind_of(format_));
-  const size_t words = packed_words(out_features, in_features, format_);
-  packed_.need_shape({extent(format_ == WeightFormat::kBf16 ? 2 * words : words)});
-  need(format_ != WeightFormat::kInt8 || scales_.data() != nullptr, "weight.scales must be given with int8, got None");
+  packed_.need_shape({extent(format_ == WeightFormat::kBf16 ? 2 * num_words() : num_words())});
+  const bool has_whole_numbers = format_ == WeightFormat::kInt8 || format_ == WeightFormat::kGrouped;
+  need(!has_whole_numbers || scales_.data() != nullptr, "weight.scales must be given with '", layout, "', got None");
+}
+
+size_t WeightView::num_words() const {
+  if (group_format_) return panels_of(out_features_) * kGroupFormats[*group_format_].panel_words(in_features_);
+  return packed_words(out_features_, in_features_, format_);
 }
 
 LinearWeight WeightView::weight() const {
-  return {format_, packed_.as<const uint32_t>(), scales_.data(), bias_.data(), in_features_, out_features_};
+  return {format_, group_format_.value_or(0), packed_.as<const uint32_t>(), scales_.data(), bias_.data(), in_features_, out_features_};
 }
 
 }  // namespace headway

@@ -35,6 +35,10 @@ const KernelTable kernel_table = {
     .collect = collect,
     .widen = widen,
     .narrow = narrow,
+    .linear_int4 = linear_int4,
+    .linear_grouped8 = linear_grouped8,
+    .quantize_int4 = quantize_int4,
+    .quantize_grouped_row = quantize_grouped_row,
 };
 
 }  // namespace headway::HEADWAY_ISA

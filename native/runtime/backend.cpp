@@ -118,4 +118,43 @@ void Backend::narrow(const float* from, size_t count, uint16_t* to) {
   for_ranges(count, 1, [&](Range r) { kernels_.narrow(from + r.begin, r.end - r.begin, to + r.begin); });
 }
 
+void Backend::pack_grouped(const GroupedPackArgs& args) {
+  for_ranges(panels_of(args.out_features), args.in_features * kPanelColumns, [&](Range panels) {
+    for (size_t panel = panels.begin; panel < panels.end; ++panel) pack_grouped_panel(args, panel);
+  });
+}
+
+void Backend::pack_int4(const Int4PackArgs& args) {
+  constexpr size_t kCost = 128;  // operations for each element
+  for_ranges(panels_of(args.out_features), kCost * args.in_features * kPanelColumns, [&](Range panels) {
+    for (size_t panel = panels.begin; panel < panels.end; ++panel) pack_int4_panel(args, panel);
+  });
+}
+
+void Backend::pack_int4_panel(const Int4PackArgs& args, size_t panel) {
+  thread_local AlignedBuffer<float> wide;
+  thread_local AlignedBuffer<uint8_t> numbers;
+  thread_local AlignedBuffer<uint16_t> halves;
+  constexpr size_t kRows = 16;  // at a time
+  const size_t width = args.in_features, first = panel * kPanelColumns;
+  const size_t count = std::min(kPanelColumns, args.out_features - first);
+  const GroupFormat& format = kGroupFormats[kInt4MinimumFormat];
+  const size_t groups = format.groups_of(width);
+  uint8_t* all = numbers.at_least(kPanelColumns * width);
+  uint16_t *scales = halves.at_least(2 * kPanelColumns * groups), *minimums = scales + kPanelColumns * groups;
+  for (size_t row = 0; row < count; row += kRows) {
+    const size_t offset = (first + row) * width, rows = std::min(kRows, count - row);
+    const float* values = static_cast<const float*>(args.weight) + offset;
+    if (args.from_bf16) {
+      float* to = wide.at_least(kRows * width);
+      kernels_.widen(static_cast<const uint16_t*>(args.weight) + offset, rows * width, to);
+      values = to;
+    }
+    kernels_.quantize_int4(values, rows, {width, all + row * width, scales + row * groups, minimums + row * groups,
+                                          args.factors + first + row});
+  }
+  pack_grouped_panel({kInt4MinimumFormat, all, scales, minimums, count, width,
+                      args.packed + panel * format.panel_words(width)}, 0);
+}
+
 }  // namespace headway

@@ -59,6 +59,8 @@ class Backend {
   void sample(const SampleCall& call);
   void widen(const uint16_t* from, size_t count, float* to);
   void narrow(const float* from, size_t count, uint16_t* to);
+  void pack_grouped(const GroupedPackArgs& args);
+  void pack_int4(const Int4PackArgs& args);
 
  private:
   // function(Range) over pieces of [0, count), each worth a thread's while at `cost` operations an
@@ -68,6 +70,7 @@ class Backend {
   template <class RowStageType, class Args>
   void run_rows(const Args& args, size_t rows);
   void pack_int8_column(const Int8PackArgs& args, size_t column, int8_t* bytes);
+  void pack_int4_panel(const Int4PackArgs& args, size_t panel);
   void sample_row(const SampleCall& call, size_t row);
 
   const IsaChoice& isa_;

@@ -4,27 +4,44 @@
 
 namespace headway {
 
-void LinearInput::shape(const KernelTable& kernels, WeightFormat format, const float* x, size_t rows,
-                        size_t in_features) {
+void LinearInput::shape(const KernelTable& kernels, const LinearWeight& weight, const float* x, size_t rows) {
   kernels_ = &kernels;
-  format_ = format;
+  format_ = weight.format;
+  group_format_ = weight.group_format;
   x_ = x;
-  in_features_ = in_features;
-  if (format == WeightFormat::kF32) {
+  in_features_ = weight.in_features;
+  if (format_ == WeightFormat::kF32) {
     words_ = reinterpret_cast<const uint32_t*>(x);
-  } else if (format == WeightFormat::kBf16) {
-    steps_ = steps_of(in_features, true);
+  } else if (format_ == WeightFormat::kBf16) {
+    steps_ = steps_of(in_features_, true);
     words_ = word_buffer_.at_least(rows * steps_ * kernels.bf16_parts);
   } else {
-    const size_t groups = rows * int8_groups_of(in_features);
-    int8_ = {bytes_.at_least(groups * kInt8Group), scales_.at_least(groups), starts_.at_least(groups), rows};
-    words_ = reinterpret_cast<const uint32_t*>(int8_.bytes);
+    shape_whole_numbers(weight, rows);
   }
 }
 
+void LinearInput::shape_whole_numbers(const LinearWeight& weight, size_t rows) {
+  const size_t parts = rows * int8_groups_of(in_features_);
+  int8_t* bytes = bytes_.at_least(parts * kInt8Group);
+  float* scales = scales_.at_least(parts);
+  if (format_ == WeightFormat::kInt8) {
+    int8_ = {bytes, scales, starts_.at_least(parts), rows};
+  } else {
+    const size_t groups = rows * kGroupFormats[weight.group_format].groups_of(in_features_);
+    grouped_ = {bytes, scales, starts_.at_least(groups), sums_.at_least(groups), rows};
+  }
+  words_ = reinterpret_cast<const uint32_t*>(bytes);
+}
+
 void LinearInput::put(size_t row) {
-  if (format_ == WeightFormat::kBf16) put_bf16(row);
-  if (format_ == WeightFormat::kInt8) kernels_->quantize_row(x_ + row * in_features_, in_features_, int8_, row);
+  const float* x = x_ + row * in_features_;
+  switch (format_) {
+    case WeightFormat::kF32: return;
+    case WeightFormat::kBf16: return put_bf16(row);
+    case WeightFormat::kInt8: return kernels_->quantize_row(x, in_features_, int8_, row);
+    case WeightFormat::kGrouped:
+      return kernels_->quantize_grouped_row(x, in_features_, kGroupFormats[group_format_], grouped_, row);
+  }
 }
 
 // Rounded, and filled up with zeros to whole steps.

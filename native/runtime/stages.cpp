@@ -12,13 +12,12 @@ constexpr size_t kMinRowsPerTask = 16;
 // `x` is what the stage writes, or, for an InputStage, what it reads.
 void RowStage::feed(LinearInput& input, const LinearWeight& weight, const float* x) {
   input_ = &input;
-  format_ = weight.format;
-  in_features_ = weight.in_features;
+  weight_ = weight;
   x_ = x;
 }
 
 size_t RowStage::prepare(size_t num_threads) {
-  if (input_ != nullptr) input_->shape(kernels_, format_, x_, rows, in_features_);
+  if (input_ != nullptr) input_->shape(kernels_, weight_, x_, rows);
   return tasks_ = tasks_for(rows, cost(), num_threads);
 }
 
@@ -38,13 +37,14 @@ void PickRowsStage::compute(Range range) {
 }
 
 size_t LinearStage::panel_words() const {
+  if (weight_.format == WeightFormat::kGrouped) return group_format().panel_words(weight_.in_features);
   if (weight_.format == WeightFormat::kInt8) return int8_panel_words(int8_groups_of(weight_.in_features));
   return steps_of(weight_.in_features, weight_.format == WeightFormat::kBf16) * kPanelColumns;
 }
 
 size_t LinearStage::prepare(size_t num_threads) {
   if (rows == 0) return 0;
-  if (weight_.format == WeightFormat::kF32) input_.shape(kernels_, weight_.format, x, rows, weight_.in_features);
+  if (weight_.format == WeightFormat::kF32) input_.shape(kernels_, weight_, x, rows);
   const size_t panels = panels_of(weight_.out_features);
   panel_tasks_ = tasks_for(panels, rows * panel_words(), num_threads);
   // Few panels and many threads: cut the rows, too.
@@ -64,13 +64,24 @@ Memory LinearStage::first_read(size_t thread, size_t num_threads) const {
           (panels.end - panels.begin) * panel_bytes};
 }
 
+void LinearStage::compute_int8(Range range, Range panels) const {
+  const Int8Rows& x = input_.int8_rows();
+  const Int8LinearArgs args{input_.words(), x.scales, x.starts, weight_.words, weight_.scales, weight_.bias, out,
+                            rows, int8_groups_of(weight_.in_features), weight_.out_features, accumulate};
+  kernels_.linear_int8(args, range, panels);
+}
+
+void LinearStage::compute_grouped(Range range, Range panels) const {
+  const GroupedRows& x = input_.grouped_rows();
+  const GroupedLinearArgs args{weight_.group_format, input_.words(), x.scales, x.starts, x.sums, weight_.words,
+                               weight_.scales, weight_.bias, out, rows,
+                               group_format().groups_of(weight_.in_features), weight_.out_features, accumulate};
+  (group_format().bits == 4 ? kernels_.linear_int4 : kernels_.linear_grouped8)(args, range, panels);
+}
+
 void LinearStage::compute(Range range, Range panels) const {
-  if (weight_.format == WeightFormat::kInt8) {
-    const Int8Rows& x = input_.int8_rows();
-    const Int8LinearArgs args{input_.words(), x.scales, x.starts, weight_.words, weight_.scales, weight_.bias, out,
-                              rows, int8_groups_of(weight_.in_features), weight_.out_features, accumulate};
-    return kernels_.linear_int8(args, range, panels);
-  }
+  if (weight_.format == WeightFormat::kInt8) return compute_int8(range, panels);
+  if (weight_.format == WeightFormat::kGrouped) return compute_grouped(range, panels);
   const bool is_bf16 = weight_.format == WeightFormat::kBf16;
   const LinearArgs args{input_.words(), weight_.words, weight_.bias, out, rows,
                         steps_of(weight_.in_features, is_bf16), weight_.out_features, accumulate};

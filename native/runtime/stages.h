@@ -14,13 +14,6 @@
 
 namespace headway {
 
-struct LinearWeight {
-  WeightFormat format;
-  const uint32_t* words;
-  const float *scales, *bias;  // scales: of int8; bias: or null
-  size_t in_features, out_features;
-};
-
 // A stage over independent rows. It may feed the linear that comes next: make its input row by row,
 // while the row is in the nearest cache.
 class RowStage : public Stage {
@@ -42,9 +35,8 @@ class RowStage : public Stage {
 
  private:
   LinearInput* input_ = nullptr;
-  WeightFormat format_ = WeightFormat::kF32;
+  LinearWeight weight_{};
   const float* x_ = nullptr;
-  size_t in_features_ = 0;
   size_t tasks_ = 1;
 };
 
@@ -137,8 +129,11 @@ class LinearStage final : public Stage {
   bool accumulate = false;
 
  private:
+  const GroupFormat& group_format() const { return kGroupFormats[weight_.group_format]; }
   size_t panel_words() const;
   void compute(Range rows, Range panels) const;
+  void compute_int8(Range rows, Range panels) const;
+  void compute_grouped(Range rows, Range panels) const;
 
   const KernelTable& kernels_;
   const LinearWeight weight_;

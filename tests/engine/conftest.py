@@ -22,14 +22,18 @@ def tiny_source(tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
     return resolve(str(folder))
 
 
-# int8 gives the same bits on every instruction set (tests/ops/test_linear_int8.py); the best and
-# the emulated tiles are the two kernels there are. Keys and values in int8: with VNNI and without.
+# Whole numbers give the same bits on every instruction set (tests/ops/test_linear_int8.py and
+# test_linear_grouped.py): the best and the emulated tiles are the two kernels there are for int8.
+# Keys and values in int8: with VNNI and without.
 WAYS = [
     *((isa, None, "auto") for isa in available_isas()),
     (available_isas()[0], "int8", "auto"),
     ("amx_emulated", "int8", "auto"),
+    (available_isas()[0], "int4", "auto"),
+    (available_isas()[0], "gguf", "auto"),
     (available_isas()[0], None, "int8"),
     (available_isas()[0], "int8", "int8"),
+    (available_isas()[0], "int4", "int8"),
     ("portable", None, "int8"),
 ]
 
@@ -48,10 +52,21 @@ def way(request: pytest.FixtureRequest) -> tuple[str, str | None, str]:
 
 @pytest.fixture(scope="session")
 def loaded(way: tuple[str, str | None, str], tiny_source: ModelSource) -> tuple[LoadedModel, Ops]:
-    """The tiny model in bfloat16 on each instruction set of this machine, and with int8 weights."""
+    """The tiny model in bfloat16 on each instruction set of this machine, and in fewer bits."""
     isa, quantization, _ = way
     ops = CpuOps(isa=isa)
-    return load_model(tiny_source, ops, "bfloat16", quantization=quantization), ops
+    source = tiny_source if quantization != "gguf" else _tiny_gguf(tiny_source.path)
+    return load_model(source, ops, "bfloat16", quantization=quantization), ops
+
+
+def _tiny_gguf(folder: Path) -> ModelSource:
+    """The same model in a GGUF file, its matrices in Q4_1."""
+    pytest.importorskip("gguf")
+    from tests.model.tiny_gguf import make_tiny_gguf
+
+    sizes = {"max_position_embeddings": 1024}
+    path = make_tiny_gguf(folder / "tiny.gguf", "llama", sizes, quantisation="Q4_1")
+    return ModelSource("tiny", "gguf", path)
 
 
 @pytest.fixture

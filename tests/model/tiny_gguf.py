@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-from tiny import BASE, random_tensors
+from tests.model.tiny import BASE, random_tensors
 
 from headway.model.weights.names import GGUF_NAMES, HF_NAMES
 

@@ -104,7 +104,7 @@ def test_zero_rows_do_nothing(any_ops):
     any_ops.log_softmax(f32(0, 4), f32(0, 4))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int4"])
 def test_nan_comes_out_as_nan(any_ops, dtype):
     x = np.full((3, 40), np.nan, np.float32)
     weight = any_ops.pack_linear(f32(5, 40) + 1, None, dtype)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 DTYPES = ("auto", "float32", "bfloat16")
 KV_CACHE_DTYPES = ("auto", "float32", "bfloat16", "int8")
-QUANTIZATIONS = ("int8",)
+QUANTIZATIONS = ("int8", "int4", "gguf")
 LOAD_FORMATS = ("auto", "safetensors", "gguf", "dummy")
 
 

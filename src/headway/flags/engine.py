@@ -32,7 +32,7 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
     _engine.choice(
         "--quantization",
         QUANTIZATIONS,
-        "Store the weights smaller: int8 with a scale per output channel.",
+        "Weights in few bits: int8; int4 in groups of 32; gguf: as the GGUF file has them.",
         "FORMAT",
         short=("-q",),
     ),

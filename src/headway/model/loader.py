@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -21,6 +21,7 @@ from headway.model.source import ModelSource
 from headway.model.weights.dummy import DummyStore
 from headway.model.weights.gguf import read_gguf
 from headway.model.weights.gguf_store import GGUFStore
+from headway.model.weights.grouped import stacked
 from headway.model.weights.names import (
     GGUF_NAMES,
     HF_NAMES,
@@ -31,7 +32,7 @@ from headway.model.weights.names import (
 )
 from headway.model.weights.safetensors import SafetensorsStore
 from headway.model.weights.store import TensorStore, as_dtype, release_pages
-from headway.ops.interface import F32, Ops, PackedLinear, Raw
+from headway.ops.interface import F32, GroupedWeight, Ops, PackedLinear, Raw
 from headway.ops.memory import aligned_zeros
 
 # Matrices read (and dequantised) while another is packed: more would only cost memory.
@@ -39,7 +40,7 @@ _AHEAD = 2
 _PIECE_BYTES = 16 << 20
 _PIECE_ROWS = 256  # a multiple of any backend's panel
 _LOAD_FORMATS = ("auto", "dummy")
-QUANTIZATIONS = (None, "int8")
+QUANTIZATIONS = (None, "int8", "int4", "gguf")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -65,7 +66,9 @@ def load_model(
     """Weights in memory as `dtype` ("float32" or "bfloat16"), packed for `ops`.
 
     `quantization="int8"` packs the matrices of the layers and the output as int8 with a scale per
-    output channel; the embedding and the vectors stay `dtype`.
+    output channel; "int4" those of the layers in 4 bits, the output as int8; "gguf" takes all that
+    a GGUF file has in few bits as they are, the others as `dtype`. The embedding and the vectors
+    stay `dtype`.
     `load_format="dummy"` makes random weights of the model's shapes. Raises ModelError.
     """
     if dtype not in KV_BYTES:
@@ -73,12 +76,14 @@ def load_model(
     if load_format not in _LOAD_FORMATS:
         raise ModelError(f"load_format must be {' or '.join(_LOAD_FORMATS)}, got {load_format!r}")
     if quantization not in QUANTIZATIONS:
-        raise ModelError(f"quantization must be int8 or left out, got {quantization!r}")
+        raise ModelError(f"quantization must be int8, int4, gguf or left out, got {quantization!r}")
+    if quantization == "gguf" and (source.kind != "gguf" or load_format == "dummy"):
+        raise ModelError(f"quantization gguf needs a GGUF file, {source.name} is loaded otherwise")
     started = time.monotonic()
     opened = _open_dummy(source) if load_format == "dummy" else _open(source)
     check_shapes(opened.store.shapes, opened.config, opened.names, opened.store.origin)
     checked = time.monotonic()
-    weights = _Packing(opened, ops, dtype, quantization or dtype).pack()
+    weights = _Packing(opened, ops, dtype, quantization).pack()
     packed = time.monotonic()
     phases_ms = {
         "open and check": 1e3 * (checked - started),
@@ -112,18 +117,26 @@ class _Matrix(NamedTuple):
     """Tensors stacked into one linear; `scale` is a multiplier that the weights absorb."""
 
     parts: tuple[str, ...]
+    packed_as: str
     has_bias: bool = False
     scale: float = 1.0
+
+
+class _Read(NamedTuple):
+    weight: tuple[Raw, ...] | GroupedWeight
+    bias: F32 | None
+    packed_as: str
 
 
 class _Packing:
     """Reads matrices in other threads, packs them in this one, in the order of the layers."""
 
-    def __init__(self, opened: _Opened, ops: Ops, dtype: str, packed_as: str) -> None:
+    def __init__(self, opened: _Opened, ops: Ops, dtype: str, quantization: str | None) -> None:
         self._config, self._store, self._names, self._rope_divisors = opened
         self._ops = ops
         self._dtype = dtype
-        self._packed_as = packed_as
+        self._takes_groups = quantization == "gguf"
+        self._packed_as = dtype if self._takes_groups else quantization or dtype
 
     def pack(self) -> DecoderWeights:
         config, names = self._config, self._names
@@ -140,20 +153,22 @@ class _Packing:
             rope_divisors=self._rope_divisors,
         )
 
-    def _pack_matrix(
-        self, matrix: _Matrix, read: tuple[tuple[Raw, ...], F32 | None]
-    ) -> PackedLinear:
-        weight, bias = read
-        pieces = tuple(piece for part in weight for piece in _pieces(part))
-        packed = self._ops.pack_linear(pieces, bias, self._packed_as, on_packed=release_pages)
+    def _pack_matrix(self, matrix: _Matrix, read: _Read) -> PackedLinear:
+        packed = self._pack(read)
         for name in matrix.parts:
             self._store.release(name)
         return packed
 
+    def _pack(self, read: _Read) -> PackedLinear:
+        if isinstance(read.weight, GroupedWeight):
+            return self._ops.pack_grouped(read.weight, read.bias)
+        pieces = tuple(piece for part in read.weight for piece in _pieces(part))
+        return self._ops.pack_linear(pieces, read.bias, read.packed_as, on_packed=release_pages)
+
     def _embedding(self, lm_head: PackedLinear) -> Raw:
         """The output matrix itself where it holds the same numbers; else rows of its own."""
         config, name = self._config, self._names.embedding
-        is_same = config.tie_word_embeddings and self._packed_as == self._dtype
+        is_same = config.tie_word_embeddings and lm_head.dtype == self._dtype
         if is_same and config.embedding_multiplier == config.logits_divisor == 1.0:
             table = self._ops.as_table(lm_head)
             if table is not None:
@@ -174,9 +189,11 @@ class _Packing:
                 ((names.down,), config.mlp_bias, branch),
             ):
                 parts = tuple(pattern.format(layer=index) for pattern in patterns)
-                yield _Matrix(parts, has_bias, scale)
+                yield _Matrix(parts, self._packed_as, has_bias, scale)
         head = names.embedding if config.tie_word_embeddings else names.lm_head
-        yield _Matrix((head,), scale=1.0 / config.logits_divisor)
+        # Logits are what 4 bits hurt most (docs/decisions/0024-int4-and-gguf-weights.md).
+        packed_as = "int8" if self._packed_as == "int4" else self._packed_as
+        yield _Matrix((head,), packed_as, scale=1.0 / config.logits_divisor)
 
     def _layer(self, index: int, linears: Iterator[PackedLinear]) -> LayerWeights:
         names = self._names
@@ -196,17 +213,29 @@ class _Packing:
             k_norm=k_norm,
         )
 
-    def _read_matrix(self, matrix: _Matrix) -> tuple[tuple[Raw, ...], F32 | None]:
+    def _read_matrix(self, matrix: _Matrix) -> _Read:
+        bias = None
+        if matrix.has_bias:
+            biases = np.concatenate([self._vector(bias_of(name)) for name in matrix.parts])
+            bias = biases * np.float32(matrix.scale)
+        weight = self._grouped(matrix) if self._takes_groups else None
+        return _Read(self._floats(matrix) if weight is None else weight, bias, matrix.packed_as)
+
+    def _grouped(self, matrix: _Matrix) -> GroupedWeight | None:
+        found = [self._store.grouped(name) for name in matrix.parts]
+        parts = [part for part in found if part is not None]
+        if len(parts) < len(found):
+            return None
+        weight = stacked(parts)
+        return replace(weight, factors=weight.factors * np.float32(matrix.scale))
+
+    def _floats(self, matrix: _Matrix) -> tuple[Raw, ...]:
         dtype = self._matrix_dtype(matrix)
-        weight = tuple(self._scaled(name, matrix.scale, dtype) for name in matrix.parts)
-        if not matrix.has_bias:
-            return weight, None
-        bias = np.concatenate([self._vector(bias_of(name)) for name in matrix.parts])
-        return weight, bias * np.float32(matrix.scale)
+        return tuple(self._scaled(name, matrix.scale, dtype) for name in matrix.parts)
 
     def _matrix_dtype(self, matrix: _Matrix) -> str:
         """What a matrix is read as before it is packed: rounded once, not twice."""
-        if self._packed_as == self._dtype:
+        if matrix.packed_as == self._dtype:
             return self._dtype
         is_exact = all(self._store.exact_dtype(name) == "bfloat16" for name in matrix.parts)
         return "bfloat16" if is_exact and matrix.scale == 1.0 else "float32"

@@ -64,7 +64,7 @@ def linear_run(ops: Ops, inputs: Inputs) -> np.ndarray:
 
 
 def linear_bound(inputs: Inputs) -> np.ndarray | float:
-    if inputs["dtype"] == "int8":
+    if inputs["dtype"] in ("int8", "int4"):
         return 0.0  # whole numbers are exact, and the scales are applied in one order
     x, weight = inputs["x"], inputs["weight"]
     if inputs["dtype"] == "bfloat16":
@@ -80,7 +80,7 @@ LINEAR = OpSpec(
     name="linear",
     shapes=tuple(
         {"m": m, "n": n, "k": k, "dtype": dtype, "bias": bias, "accumulate": accumulate}
-        for dtype in ("float32", "bfloat16", "int8")
+        for dtype in ("float32", "bfloat16", "int8", "int4")
         for m, n, k, bias, accumulate in (
             (1, 1, 1, False, False),
             (3, 17, 2, True, False),

@@ -11,7 +11,7 @@ from headway.ops.interface import KVCache, PackedLinear, TokenBatch
 
 NUMPY_NAMES = {"float32": np.float32, "int32": np.int32, "int64": np.int64, "uint64": np.uint64}
 WEIGHT_DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(np.uint16)}
-PACKED_DTYPES = (*WEIGHT_DTYPES, "int8")
+PACKED_DTYPES = (*WEIGHT_DTYPES, "int8", "int4")
 
 
 def need(holds: bool, sentence: str) -> None:
@@ -41,7 +41,8 @@ def need_range(name: str, values: np.ndarray, low: int, high: int) -> None:
 
 def need_weight(weight: Any, bias: Any, dtype: str) -> tuple[np.ndarray, ...]:
     """Its parts: one, unless `weight` is a tuple of matrices to stack."""
-    need(dtype in PACKED_DTYPES, f"a weight is stored as float32, bfloat16 or int8, not {dtype!r}")
+    names = f"{', '.join(PACKED_DTYPES[:-1])} or {PACKED_DTYPES[-1]}"
+    need(dtype in PACKED_DTYPES, f"a weight is stored as {names}, not {dtype!r}")
     parts: tuple[Any, ...] = weight if isinstance(weight, tuple) else (weight,)
     for part in parts:
         _need_matrix(part)
@@ -75,7 +76,10 @@ def need_embed(table: Any, token_ids: Any, out: Any) -> None:
 
 def need_scales(weight: PackedLinear) -> None:
     has_scales = weight.scales is not None
-    need(has_scales or weight.dtype != "int8", "weight.scales must be given with int8, got None")
+    need(
+        has_scales or weight.dtype in WEIGHT_DTYPES,
+        f"weight.scales must be given with {weight.dtype}, got None",
+    )
 
 
 def need_linear(x: Any, weight: PackedLinear, out: Any, layout: str) -> None:

@@ -34,6 +34,21 @@ KV_TILE = 16  # attention walks keys in tiles [16 i, 16 i + 16) of absolute posi
 
 
 @dataclass(frozen=True, slots=True)
+class GroupedWeight:
+    """A weight [N, K] in few bits, each group along K with a scale of its own (ops/grouped.py).
+
+    weight = factor * scale * (number - zero), or factor * (scale * number + minimum) where the
+    format has minimums. Scales and minimums are finite.
+    """
+
+    format: str
+    numbers: npt.NDArray[np.uint8]  # [N, K]
+    scales: npt.NDArray[np.float16]  # [N, groups]
+    minimums: npt.NDArray[np.float16] | None  # [N, groups]
+    factors: F32  # [N]
+
+
+@dataclass(frozen=True, slots=True)
 class PackedLinear:
     """A weight matrix [out_features, in_features] in a backend's own layout, with its bias."""
 
@@ -41,9 +56,10 @@ class PackedLinear:
     bias: F32 | None
     out_features: int
     in_features: int
-    dtype: str  # "float32", "bfloat16" or "int8"
+    dtype: str  # "float32", "bfloat16", "int8" or a format in ops/grouped.py
     layout: str  # format tag: a kernel refuses another's layout
-    scales: F32 | None = None  # [out_features] of int8: weight = scale * whole number
+    scales: F32 | None = None  # [out_features], what the rows of whole numbers are multiplied by
+    grouped: GroupedWeight | None = None  # of a backend that reads it as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +152,7 @@ class Ops(Protocol):
         """Pack `weight` [N, K] (float32, or uint16 as bfloat16) for `linear`, stored as `dtype`.
 
         "int8" scales each row so that its largest magnitude is 127 and rounds to whole numbers.
+        "int4" gives 32 neighbours of a row a scale (and a minimum) for numbers of 4 bits.
         `on_packed` hears of each part of `weight` that will not be read again.
         """
         ...
@@ -147,10 +164,15 @@ class Ops(Protocol):
         """
         ...
 
+    def pack_grouped(self, weight: GroupedWeight, bias: F32 | None) -> PackedLinear:
+        """Pack what is quantised already, number by number, for `linear`."""
+        ...
+
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
         """out[M, N] = x[M, K] @ weight.T + bias; with `accumulate`, out += that. No aliasing.
 
-        An int8 weight sees x as int8, too, each 64 elements of a row scaled by their largest.
+        A weight of 8 bits or fewer sees x as int8, each 64 elements of a row scaled by their
+        largest.
         """
         ...
 

@@ -41,22 +41,22 @@ def dequantize(blocks: Blocks, type_name: str) -> F32:
         return BLOCK_TYPES[type_name].decode(np.ascontiguousarray(blocks))
 
 
-def _half(blocks: Blocks, start: int) -> F32:
+def half(blocks: Blocks, start: int) -> F32:
     """The float16 at byte `start` of every block, [n, 1]."""
     return np.ascontiguousarray(blocks[:, start : start + 2]).view("<f2").astype(np.float32)
 
 
-def _nibbles(packed: Blocks) -> Ints:
+def nibbles(packed: Blocks) -> Ints:
     """[..., w] bytes to [..., 2 w]: all the low halves, then all the high ones."""
     return np.concatenate([packed & 0x0F, packed >> 4], axis=-1)
 
 
-def _bits(packed: Blocks) -> Ints:
+def bits_of(packed: Blocks) -> Ints:
     """[n, w] bytes to their bits [n, 8 w], lowest first."""
     return np.unpackbits(packed, axis=-1, bitorder="little")
 
 
-def _pairs_of_bits(packed: Blocks) -> Ints:
+def pairs_of_bits(packed: Blocks) -> Ints:
     """[n, w] bytes to [n, 4 w] two-bit numbers: all the lowest pairs, then the next ones ..."""
     return np.concatenate([(packed >> shift) & 3 for shift in (0, 2, 4, 6)], axis=-1)
 
@@ -79,35 +79,38 @@ def _bf16(blocks: Blocks) -> F32:
 
 
 def _q4_0(blocks: Blocks) -> F32:
-    q = _nibbles(blocks[:, 2:18]).astype(np.float32)
-    return _half(blocks, 0) * (q - 8)
+    q = nibbles(blocks[:, 2:18]).astype(np.float32)
+    return half(blocks, 0) * (q - 8)
 
 
 def _q4_1(blocks: Blocks) -> F32:
-    q = _nibbles(blocks[:, 4:20]).astype(np.float32)
-    return _half(blocks, 0) * q + _half(blocks, 2)
+    q = nibbles(blocks[:, 4:20]).astype(np.float32)
+    return half(blocks, 0) * q + half(blocks, 2)
+
+
+def five_bits(blocks: Blocks, start: int) -> Ints:
+    """32 numbers, their fifth bits first, from byte `start`."""
+    return nibbles(blocks[:, start + 4 : start + 20]) | (bits_of(blocks[:, start : start + 4]) << 4)
 
 
 def _q5_0(blocks: Blocks) -> F32:
-    q = _nibbles(blocks[:, 6:22]) | (_bits(blocks[:, 2:6]) << 4)
-    values: F32 = _half(blocks, 0) * (q.astype(np.float32) - 16)
+    values: F32 = half(blocks, 0) * (five_bits(blocks, 2).astype(np.float32) - 16)
     return values
 
 
 def _q5_1(blocks: Blocks) -> F32:
-    q = _nibbles(blocks[:, 8:24]) | (_bits(blocks[:, 4:8]) << 4)
-    values: F32 = _half(blocks, 0) * q.astype(np.float32) + _half(blocks, 2)
+    values: F32 = half(blocks, 0) * five_bits(blocks, 4).astype(np.float32) + half(blocks, 2)
     return values
 
 
 def _q8_0(blocks: Blocks) -> F32:
-    return _half(blocks, 0) * blocks[:, 2:34].view(np.int8).astype(np.float32)
+    return half(blocks, 0) * blocks[:, 2:34].view(np.int8).astype(np.float32)
 
 
 def _q2_k(blocks: Blocks) -> F32:
     """16 groups of 16; a byte a group holds a 4-bit scale and a 4-bit minimum."""
-    scales, d, m = blocks[:, :16], _half(blocks, 80), _half(blocks, 82)
-    halves = [_pairs_of_bits(blocks[:, start : start + 32]) for start in (16, 48)]
+    scales, d, m = blocks[:, :16], half(blocks, 80), half(blocks, 82)
+    halves = [pairs_of_bits(blocks[:, start : start + 32]) for start in (16, 48)]
     q = np.concatenate(halves, axis=1).reshape(-1, 16, 16).astype(np.float32)
     scale = d * (scales & 0x0F).astype(np.float32)
     minimum = m * (scales >> 4).astype(np.float32)
@@ -116,19 +119,19 @@ def _q2_k(blocks: Blocks) -> F32:
 
 def _q3_k(blocks: Blocks) -> F32:
     """16 groups of 16; the third bit of a value, when clear, takes 4 off."""
-    masks, d = blocks[:, :32], _half(blocks, 108)
-    halves = [_pairs_of_bits(blocks[:, start : start + 32]) for start in (32, 64)]
+    masks, d = blocks[:, :32], half(blocks, 108)
+    halves = [pairs_of_bits(blocks[:, start : start + 32]) for start in (32, 64)]
     low = np.concatenate(halves, axis=1).astype(np.int8)
     third = np.concatenate([(masks >> bit) & 1 for bit in range(8)], axis=1).astype(np.int8)
     q = (low - 4 + 4 * third).astype(np.float32).reshape(-1, 16, 16)
-    scale_low = _nibbles(blocks[:, 96:104])
-    scale_high = _pairs_of_bits(blocks[:, 104:108])
+    scale_low = nibbles(blocks[:, 96:104])
+    scale_high = pairs_of_bits(blocks[:, 104:108])
     scale = (scale_low | (scale_high << 4)).astype(np.float32) - 32
     values: F32 = ((d * scale)[:, :, None] * q).reshape(-1, _SUPER)
     return values
 
 
-def _six_bit_scales(packed: Blocks) -> tuple[F32, F32]:
+def six_bit_scales(packed: Blocks) -> tuple[F32, F32]:
     """12 bytes to 8 scales and 8 minimums of 6 bits: the last four of each lie in pieces."""
     first, second, third = packed[:, 0:4], packed[:, 4:8], packed[:, 8:12]
     scales = np.concatenate([first & 63, (third & 0x0F) | ((first >> 6) << 4)], axis=1)
@@ -136,37 +139,55 @@ def _six_bit_scales(packed: Blocks) -> tuple[F32, F32]:
     return scales.astype(np.float32), minimums.astype(np.float32)
 
 
+def eighths(blocks: Blocks) -> tuple[F32, F32]:
+    """Scales and minimums [n, 8] of the header that Q4_K and Q5_K share; a minimum is taken off."""
+    scales, minimums = six_bit_scales(blocks[:, 4:16])
+    return half(blocks, 0) * scales, half(blocks, 2) * minimums
+
+
 def _scaled_eighths(q: Ints, blocks: Blocks) -> F32:
-    """q [n, 256] in 8 groups of 32, with the header that Q4_K and Q5_K share."""
-    scales, minimums = _six_bit_scales(blocks[:, 4:16])
-    scale = (_half(blocks, 0) * scales)[:, :, None]
-    minimum = (_half(blocks, 2) * minimums)[:, :, None]
-    return (scale * q.reshape(-1, 8, 32).astype(np.float32) - minimum).reshape(-1, _SUPER)
+    """q [n, 256] in 8 groups of 32."""
+    scale, minimum = (part[:, :, None] for part in eighths(blocks))
+    values: F32 = scale * q.reshape(-1, 8, 32).astype(np.float32) - minimum
+    return values.reshape(-1, _SUPER)
+
+
+def q4_k_numbers(blocks: Blocks) -> Ints:
+    return nibbles(blocks[:, 16:144].reshape(-1, 4, 32)).reshape(-1, _SUPER)
 
 
 def _q4_k(blocks: Blocks) -> F32:
-    q = _nibbles(blocks[:, 16:144].reshape(-1, 4, 32))
-    return _scaled_eighths(q, blocks)
+    return _scaled_eighths(q4_k_numbers(blocks), blocks)
+
+
+def q5_k_numbers(blocks: Blocks) -> Ints:
+    high = blocks[:, 16:48]
+    fifth = np.concatenate([(high >> bit) & 1 for bit in range(8)], axis=1)
+    return nibbles(blocks[:, 48:176].reshape(-1, 4, 32)).reshape(-1, _SUPER) | (fifth << 4)
 
 
 def _q5_k(blocks: Blocks) -> F32:
-    high = blocks[:, 16:48]
-    fifth = np.concatenate([(high >> bit) & 1 for bit in range(8)], axis=1)
-    q = _nibbles(blocks[:, 48:176].reshape(-1, 4, 32)).reshape(-1, _SUPER) | (fifth << 4)
-    return _scaled_eighths(q, blocks)
+    return _scaled_eighths(q5_k_numbers(blocks), blocks)
+
+
+def q6_k_numbers(blocks: Blocks) -> Ints:
+    low = nibbles(blocks[:, :128].reshape(-1, 2, 64)).reshape(-1, _SUPER)
+    high = pairs_of_bits(blocks[:, 128:192].reshape(-1, 2, 32)).reshape(-1, _SUPER)
+    return low | (high << 4)
+
+
+def q6_k_scales(blocks: Blocks) -> F32:
+    return half(blocks, 208) * blocks[:, 192:208].view(np.int8).astype(np.float32)
 
 
 def _q6_k(blocks: Blocks) -> F32:
-    low = _nibbles(blocks[:, :128].reshape(-1, 2, 64)).reshape(-1, _SUPER)
-    high = _pairs_of_bits(blocks[:, 128:192].reshape(-1, 2, 32)).reshape(-1, _SUPER)
-    q = (low | (high << 4)).astype(np.float32).reshape(-1, 16, 16) - 32
-    scale = _half(blocks, 208) * blocks[:, 192:208].view(np.int8).astype(np.float32)
-    values: F32 = (scale[:, :, None] * q).reshape(-1, _SUPER)
+    q = q6_k_numbers(blocks).astype(np.float32).reshape(-1, 16, 16) - 32
+    values: F32 = (q6_k_scales(blocks)[:, :, None] * q).reshape(-1, _SUPER)
     return values
 
 
 def _iq4_nl(blocks: Blocks) -> F32:
-    return _half(blocks, 0) * _IQ4_LEVELS[_nibbles(blocks[:, 2:18])]
+    return half(blocks, 0) * _IQ4_LEVELS[nibbles(blocks[:, 2:18])]
 
 
 def _iq4_xs(blocks: Blocks) -> F32:
@@ -174,8 +195,8 @@ def _iq4_xs(blocks: Blocks) -> F32:
     high = np.ascontiguousarray(blocks[:, 2:4]).view("<u2") >> np.arange(0, 16, 2, dtype=np.uint16)
     low = np.stack([blocks[:, 4:8] & 0x0F, blocks[:, 4:8] >> 4], axis=-1).reshape(-1, 8)
     scales = (low | ((high & 3) << 4)).astype(np.float32) - 32
-    levels = _IQ4_LEVELS[_nibbles(blocks[:, 8:136].reshape(-1, 8, 16))]
-    values: F32 = ((_half(blocks, 0) * scales)[:, :, None] * levels).reshape(-1, _SUPER)
+    levels = _IQ4_LEVELS[nibbles(blocks[:, 8:136].reshape(-1, 8, 16))]
+    values: F32 = ((half(blocks, 0) * scales)[:, :, None] * levels).reshape(-1, _SUPER)
     return values
 
 
@@ -190,19 +211,19 @@ def _tq1_0(blocks: Blocks) -> F32:
     """Ternary: five digits a byte, the last four bytes hold four."""
     parts = [_threes(blocks[:, :32], 5), _threes(blocks[:, 32:48], 5), _threes(blocks[:, 48:52], 4)]
     q = np.concatenate(parts, axis=1).astype(np.float32)
-    return _half(blocks, 52) * (q - 1)
+    return half(blocks, 52) * (q - 1)
 
 
 def _tq2_0(blocks: Blocks) -> F32:
     """Ternary: two bits a digit."""
-    q = _pairs_of_bits(blocks[:, :64].reshape(-1, 2, 32)).reshape(-1, _SUPER)
-    return _half(blocks, 64) * (q.astype(np.float32) - 1)
+    q = pairs_of_bits(blocks[:, :64].reshape(-1, 2, 32)).reshape(-1, _SUPER)
+    return half(blocks, 64) * (q.astype(np.float32) - 1)
 
 
 def _mxfp4(blocks: Blocks) -> F32:
     """4-bit floats with a power of two per block; the levels are doubled, hence 128."""
     exponents = blocks[:, :1].astype(np.int32) - 128
-    return np.ldexp(_FP4_LEVELS[_nibbles(blocks[:, 1:17])], exponents).astype(np.float32)
+    return np.ldexp(_FP4_LEVELS[nibbles(blocks[:, 1:17])], exponents).astype(np.float32)
 
 
 BLOCK_TYPES = {

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 
 from headway.model.weights.store import as_dtype
-from headway.ops.interface import Raw
+from headway.ops.interface import GroupedWeight, Raw
 
 
 class DummyStore:
@@ -27,6 +27,9 @@ class DummyStore:
 
     def exact_dtype(self, name: str) -> str:
         return "float32"
+
+    def grouped(self, name: str) -> GroupedWeight | None:
+        return None
 
     def read(self, name: str, dtype: str) -> Raw:
         shape = self._shapes[name]

@@ -15,10 +15,11 @@ import numpy.typing as npt
 
 from headway.model.errors import ModelError
 from headway.model.weights.dequantize import BLOCK_TYPES, dequantize
+from headway.model.weights.grouped import TAKEN, take_blocks
 from headway.model.weights.store import map_file
 from headway.ops.bfloat16 import to_bf16
 from headway.ops.blocks import decode_blocks
-from headway.ops.interface import Raw
+from headway.ops.interface import GroupedWeight, Raw
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -74,6 +75,13 @@ class GGUFTensor:
             values = dequantize(blocks[start : start + step], self.type_name)
             out[start : start + step] = to_bf16(values) if dtype == "bfloat16" else values
         return out.reshape(self.shape)
+
+    def grouped(self) -> GroupedWeight | None:
+        """As it is, if its type is one that the kernels take."""
+        if self.type_name not in TAKEN:
+            return None
+        blocks = self.stored.reshape(-1, BLOCK_TYPES[self.type_name].num_bytes)
+        return take_blocks(blocks, self.type_name, self.shape)
 
 
 @dataclass(frozen=True, slots=True)

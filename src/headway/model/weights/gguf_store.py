@@ -9,7 +9,7 @@ from headway.model.families import family_of
 from headway.model.shape import ModelConfig
 from headway.model.weights.gguf import GGUFFile
 from headway.model.weights.store import release_pages
-from headway.ops.interface import F32, Raw
+from headway.ops.interface import F32, GroupedWeight, Raw
 
 _ROPE_DIVISORS = "rope_freqs.weight"
 
@@ -35,12 +35,27 @@ class GGUFStore:
         return "bfloat16" if self._file.tensors[name].type_name == "BF16" else "float32"
 
     def read(self, name: str, dtype: str) -> Raw:
-        values = self._file.tensors[name].read(dtype)
+        return self._in_order(name, self._file.tensors[name].read(dtype))
+
+    def grouped(self, name: str) -> GroupedWeight | None:
+        found = self._file.tensors[name].grouped()
+        if found is None:
+            return None
+        minimums = None if found.minimums is None else self._in_order(name, found.minimums)
+        return GroupedWeight(
+            found.format,
+            self._in_order(name, found.numbers),
+            self._in_order(name, found.scales),
+            minimums,
+            self._in_order(name, found.factors),
+        )
+
+    def _in_order(self, name: str, rows: Raw) -> Raw:
         if self._permuted and ".attn_q." in name:
-            return _halves_from_pairs(values, self._config.num_heads)
+            return _halves_from_pairs(rows, self._config.num_heads)
         if self._permuted and ".attn_k." in name:
-            return _halves_from_pairs(values, self._config.num_kv_heads)
-        return values
+            return _halves_from_pairs(rows, self._config.num_kv_heads)
+        return rows
 
     def rope_divisors(self) -> F32 | None:
         """Divisors of the rotary frequencies [rotary_dim / 2] (how Llama 3 files stretch them)."""

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from headway.model.errors import ModelError
 from headway.model.hf_config import read_json
 from headway.model.weights.store import as_dtype, map_file, release_pages
-from headway.ops.interface import Raw
+from headway.ops.interface import GroupedWeight, Raw
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
@@ -57,6 +57,9 @@ class SafetensorsStore:
 
     def exact_dtype(self, name: str) -> str:
         return "bfloat16" if self._tensors[name].dtype == "BF16" else "float32"
+
+    def grouped(self, name: str) -> GroupedWeight | None:
+        return None
 
     def read(self, name: str, dtype: str) -> Raw:
         tensor = self._tensors[name]

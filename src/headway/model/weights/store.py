@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from headway.model.errors import ModelError
 from headway.ops.bfloat16 import from_bf16, to_bf16
-from headway.ops.interface import Raw
+from headway.ops.interface import GroupedWeight, Raw
 
 # Converted at a time: small enough for the cache, large enough that numpy's calls vanish.
 _PART_VALUES = 1 << 18
@@ -35,6 +35,10 @@ class TensorStore(Protocol):
 
     def release(self, name: str) -> None:
         """The tensor has been read for good: what memory the file takes may be given back."""
+        ...
+
+    def grouped(self, name: str) -> GroupedWeight | None:
+        """The tensor as it is, if it is stored in few bits that the kernels take; else None."""
         ...
 
     def exact_dtype(self, name: str) -> str:

@@ -6,9 +6,20 @@ from collections.abc import Callable
 
 from headway.ops import cache as kv_cache
 from headway.ops.cpu import _native
-from headway.ops.cpu.packing import as_table, pack_linear
+from headway.ops.cpu.packing import as_table, pack_grouped, pack_linear
 from headway.ops.cpu.program import NativePass
-from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch, Weight
+from headway.ops.interface import (
+    F32,
+    I32,
+    I64,
+    U64,
+    GroupedWeight,
+    KVCache,
+    PackedLinear,
+    Raw,
+    TokenBatch,
+    Weight,
+)
 from headway.ops.program import Program
 
 EMULATIONS = ("amx_emulated",)  # for tests; never chosen by itself
@@ -69,6 +80,9 @@ class CpuOps:
 
     def as_table(self, weight: PackedLinear) -> Raw | None:
         return as_table(weight)
+
+    def pack_grouped(self, weight: GroupedWeight, bias: F32 | None) -> PackedLinear:
+        return pack_grouped(self._native, weight, bias)
 
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
         self._native.linear(

@@ -9,7 +9,8 @@ import numpy as np
 from headway.ops import checks
 from headway.ops.cache import STORED_AS
 from headway.ops.cpu import _native
-from headway.ops.interface import F32, PackedLinear, Raw, Weight
+from headway.ops.grouped import need_grouped
+from headway.ops.interface import F32, GroupedWeight, PackedLinear, Raw, Weight
 from headway.ops.memory import aligned_zeros
 
 LAYOUTS = {
@@ -17,6 +18,7 @@ LAYOUTS = {
     "bfloat16": _native.LAYOUT_BF16,
     "int8": _native.LAYOUT_INT8,
 }
+GROUPED_LAYOUTS = frozenset(_native.grouped_layouts())
 _PANEL_COLUMNS = 32
 
 
@@ -33,6 +35,8 @@ def pack_linear(
         parts = (np.concatenate(parts),)  # a panel would have rows of two
     if dtype == "int8":
         return _pack_int8(native, parts, bias, on_packed)
+    if dtype == "int4":
+        return _pack_int4(native, parts, bias, on_packed)
     out_features, in_features = sum(map(len, parts)), parts[0].shape[1]
     is_bf16 = dtype == "bfloat16"
     panel_words = _native.packed_words(_PANEL_COLUMNS, in_features, is_bf16)
@@ -68,6 +72,54 @@ def _pack_int8(
             on_packed(part)
     return PackedLinear(
         packed, bias, out_features, in_features, "int8", _native.LAYOUT_INT8, scales
+    )
+
+
+def _pack_int4(
+    native: _native.Backend,
+    parts: tuple[Raw, ...],
+    bias: F32 | None,
+    on_packed: Callable[[Raw], None] | None,
+) -> PackedLinear:
+    out_features, in_features = sum(map(len, parts)), parts[0].shape[1]
+    layout = _native.LAYOUT_INT4
+    size = _native.packed_grouped_words(layout, _PANEL_COLUMNS, in_features)
+    packed = aligned_zeros((_panels(out_features) * size,), np.int32)
+    factors = np.empty(out_features, np.float32)
+    row = start = 0
+    for part in parts:
+        end = start + _panels(len(part)) * size
+        its_factors = factors[row : row + len(part)]
+        native.pack_linear_int4(np.ascontiguousarray(part), packed[start:end], its_factors)
+        row, start = row + len(part), end
+        if on_packed is not None:
+            on_packed(part)
+    return PackedLinear(
+        packed, bias, out_features, in_features, _format_of(layout), layout, factors
+    )
+
+
+def _format_of(layout: str) -> str:
+    """The format in ops/grouped.py of a layout: "cpu/int4/group32/v1" has "int4/group32"."""
+    return layout.removeprefix("cpu/").removesuffix("/v1")
+
+
+def pack_grouped(native: _native.Backend, weight: GroupedWeight, bias: F32 | None) -> PackedLinear:
+    """Pack a weight with a scale for each group; its scales and minimums lie among the numbers."""
+    need_grouped(weight, bias)
+    layout = f"cpu/{weight.format}/v1"
+    out_features, in_features = weight.numbers.shape
+    words = _native.packed_grouped_words(layout, out_features, in_features)
+    packed = aligned_zeros((words,), np.int32)
+    native.pack_linear_grouped(
+        layout,
+        weight.numbers,
+        weight.scales.view(np.uint16),
+        None if weight.minimums is None else weight.minimums.view(np.uint16),
+        packed,
+    )
+    return PackedLinear(
+        packed, bias, out_features, in_features, weight.format, layout, weight.factors
     )
 
 

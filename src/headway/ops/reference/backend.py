@@ -9,13 +9,27 @@ import numpy as np
 from headway.ops import cache as kv_cache
 from headway.ops import checks
 from headway.ops.bfloat16 import as_float32, to_bf16
-from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch, Weight
+from headway.ops.grouped import need_grouped
+from headway.ops.interface import (
+    F32,
+    I32,
+    I64,
+    U64,
+    GroupedWeight,
+    KVCache,
+    PackedLinear,
+    Raw,
+    TokenBatch,
+    Weight,
+)
 from headway.ops.program import Program
 from headway.ops.reference import argmax as argmax_twin
 from headway.ops.reference import (
     attention,
     embed,
+    int4,
     linear,
+    linear_grouped,
     linear_int8,
     log_softmax,
     rms_norm,
@@ -66,15 +80,27 @@ class ReferenceOps:
         if dtype == "int8":
             whole, scales = linear_int8.quantize_rows(rows)
             return PackedLinear(whole, bias, len(rows), rows.shape[1], dtype, LAYOUT, scales)
+        if dtype == "int4":
+            return self.pack_grouped(int4.quantize(rows), bias)
         data: Raw = to_bf16(rows) if dtype == "bfloat16" else rows
         return PackedLinear(data, bias, len(rows), rows.shape[1], dtype, LAYOUT)
 
     def as_table(self, weight: PackedLinear) -> Raw | None:
-        return None if weight.dtype == "int8" else weight.data
+        return weight.data if weight.dtype in checks.WEIGHT_DTYPES else None
+
+    def pack_grouped(self, weight: GroupedWeight, bias: F32 | None) -> PackedLinear:
+        need_grouped(weight, bias)
+        rows, width = weight.numbers.shape
+        return PackedLinear(
+            weight.numbers, bias, rows, width, weight.format, LAYOUT, weight.factors, weight
+        )
 
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
         checks.need_linear(x, weight, out, LAYOUT)
-        multiply = linear_int8.linear if weight.dtype == "int8" else linear.linear
+        if weight.grouped is not None:
+            multiply = linear_grouped.linear
+        else:
+            multiply = linear_int8.linear if weight.dtype == "int8" else linear.linear
         multiply(x, weight, out, accumulate=accumulate)
 
     def embed(self, table: Raw, token_ids: I32, out: F32) -> None:

@@ -1,0 +1,75 @@
+#include "bind/linear_grouped.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind/array_view.h"
+#include "bind/weight.h"
+
+namespace headway {
+namespace {
+
+size_t format_of(const std::string& layout) {
+  const std::optional<size_t> index = group_format_of(layout);
+  need(index.has_value(), "the weight is packed as '", layout, "', which is not a layout with groups");
+  return *index;
+}
+
+std::vector<std::string> layouts() {
+  std::vector<std::string> names;
+  for (const GroupFormat& format : kGroupFormats) names.push_back(format.layout);
+  return names;
+}
+
+size_t words_of(const GroupFormat& format, size_t out_features, size_t in_features) {
+  return panels_of(out_features) * format.panel_words(in_features);
+}
+
+size_t packed_grouped_words(const std::string& layout, size_t out_features, size_t in_features) {
+  return words_of(kGroupFormats[format_of(layout)], out_features, in_features);
+}
+
+void pack(Backend& backend, const std::string& layout, nb::handle numbers, nb::handle scales,
+          const OptionalArray& minimums, nb::handle packed) {
+  const size_t index = format_of(layout);
+  const GroupFormat& format = kGroupFormats[index];
+  const ArrayView from("numbers", numbers, Kind::kUint8, {kAny, kAny});
+  const size_t rows = from.size(0), in_features = from.size(1);
+  const Py_ssize_t groups = extent(format.groups_of(in_features));
+  const ArrayView factors("scales", scales, Kind::kUint16, {extent(rows), groups});
+  need(minimums.has_value() == format.has_minimum, "minimums ", format.has_minimum ? "must" : "must not", " be given");
+  std::optional<ArrayView> offsets;
+  if (minimums) {
+    offsets.emplace("minimums", *minimums, Kind::kUint16, std::initializer_list<Py_ssize_t>{extent(rows), groups});
+  }
+  const ArrayView to("packed", packed, Kind::kInt32, {extent(words_of(format, rows, in_features))}, Access::kWrite);
+  const GroupedPackArgs args{index, from.as<const uint8_t>(), factors.as<const uint16_t>(),
+                             offsets ? offsets->as<const uint16_t>() : nullptr, rows, in_features, to.as<uint32_t>()};
+  const nb::gil_scoped_release unlocked;
+  backend.pack_grouped(args);
+}
+
+void pack_int4(Backend& backend, nb::handle weight, nb::handle packed, nb::handle scales) {
+  const ArrayView from("weight", weight);
+  from.need_float();
+  from.need_shape({kAny, kAny});
+  const size_t words = words_of(kGroupFormats[kInt4MinimumFormat], from.size(0), from.size(1));
+  const ArrayView to("packed", packed, Kind::kInt32, {extent(words)}, Access::kWrite);
+  const ArrayView factors("scales", scales, Kind::kFloat32, {extent(from.size(0))}, Access::kWrite);
+  const Int4PackArgs args{from.as<void>(), from.is_bf16(),      from.size(0), from.size(1),
+                          to.as<uint32_t>(), factors.as<float>()};
+  const nb::gil_scoped_release unlocked;
+  backend.pack_int4(args);
+}
+
+}  // namespace
+
+void bind_linear_grouped(nb::module_& module, nb::class_<Backend>& backend) {
+  module.def("grouped_layouts", layouts, "Layouts of weights with a scale for each group.");
+  module.def("packed_grouped_words", packed_grouped_words, "32-bit words of a weight packed in such a layout.");
+  module.attr("LAYOUT_INT4") = kGroupFormats[kInt4MinimumFormat].layout;
+  backend.def("pack_linear_int4", pack_int4).def("pack_linear_grouped", pack);
+}
+
+}  // namespace headway
