@@ -41,7 +41,8 @@ void Backend::linear(const LinearCall& call) {
   const size_t steps = steps_of(call.in_features, call.is_bf16);
   const uint32_t* x = call.is_bf16 ? as_bf16_words(call.x, call.rows, call.in_features, steps)
                                    : reinterpret_cast<const uint32_t*>(call.x);
-  const LinearArgs args{x, call.weight, call.bias, call.out, call.rows, steps, call.out_features, call.accumulate};
+  const LinearArgs args{x, call.weight, call.bias, call.out, call.rows, steps, call.out_features, call.accumulate,
+                        call.is_bf16 ? padded_stride(steps * kernels_.bf16_parts) : steps};
   const auto kernel = call.is_bf16 ? kernels_.linear_bf16 : kernels_.linear_f32;
   for_blocks(call.rows, call.out_features, steps, [&](Range rows, Range panels) { kernel(args, rows, panels); });
 }
@@ -118,10 +119,11 @@ const uint32_t* Backend::as_bf16_words(const float* x, size_t rows, size_t in_fe
   thread_local AlignedBuffer<uint32_t> buffer;
   const size_t width = steps * kernels_.bf16_parts;
   const size_t used = kernels_.bf16_parts == 2 ? in_features : (in_features + 1) / 2;
-  uint32_t* words = buffer.at_least(rows * width);
+  const size_t stride = padded_stride(width);
+  uint32_t* words = buffer.at_least(rows * stride);
   for_ranges(rows, in_features, [&](Range range) {
     for (size_t row = range.begin; row < range.end; ++row) {
-      uint32_t* to = words + row * width;
+      uint32_t* to = words + row * stride;
       kernels_.round_bf16(x + row * in_features, in_features, to);
       std::memset(to + used, 0, (width - used) * sizeof *to);
     }
