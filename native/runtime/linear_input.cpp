@@ -12,9 +12,11 @@ void LinearInput::shape(const KernelTable& kernels, const LinearWeight& weight, 
   in_features_ = weight.in_features;
   if (format_ == WeightFormat::kF32) {
     words_ = reinterpret_cast<const uint32_t*>(x);
+    stride_ = in_features_;
   } else if (format_ == WeightFormat::kBf16) {
     steps_ = steps_of(in_features_, true);
-    words_ = word_buffer_.at_least(rows * steps_ * kernels.bf16_parts);
+    stride_ = padded_stride(steps_ * kernels.bf16_parts);
+    words_ = word_buffer_.at_least(rows * stride_);
   } else {
     shape_whole_numbers(weight, rows);
   }
@@ -48,7 +50,7 @@ void LinearInput::put(size_t row) {
 void LinearInput::put_bf16(size_t row) {
   const size_t width = steps_ * kernels_->bf16_parts;
   const size_t used = kernels_->bf16_parts == 2 ? in_features_ : (in_features_ + 1) / 2;
-  uint32_t* to = const_cast<uint32_t*>(words_) + row * width;
+  uint32_t* to = const_cast<uint32_t*>(words_) + row * stride_;
   kernels_->round_bf16(x_ + row * in_features_, in_features_, to);
   std::memset(to + used, 0, (width - used) * sizeof *to);
 }

@@ -25,6 +25,7 @@ class LinearInput {
   void put(size_t row);
 
   const uint32_t* words() const { return words_; }
+  size_t stride() const { return stride_; }  // words from row to row, of float32 and bfloat16
   const Int8Rows& int8_rows() const { return int8_; }
   const GroupedRows& grouped_rows() const { return grouped_; }
 
@@ -36,7 +37,7 @@ class LinearInput {
   WeightFormat format_ = WeightFormat::kF32;
   size_t group_format_ = 0;
   const float* x_ = nullptr;
-  size_t in_features_ = 0, steps_ = 0;
+  size_t in_features_ = 0, steps_ = 0, stride_ = 0;
   const uint32_t* words_ = nullptr;
   Int8Rows int8_{};
   GroupedRows grouped_{};

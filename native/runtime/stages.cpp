@@ -84,7 +84,7 @@ void LinearStage::compute(Range range, Range panels) const {
   if (weight_.format == WeightFormat::kGrouped) return compute_grouped(range, panels);
   const bool is_bf16 = weight_.format == WeightFormat::kBf16;
   const LinearArgs args{input_.words(), weight_.words, weight_.bias, out, rows,
-                        steps_of(weight_.in_features, is_bf16), weight_.out_features, accumulate};
+                        steps_of(weight_.in_features, is_bf16), weight_.out_features, accumulate, input_.stride()};
   (is_bf16 ? kernels_.linear_bf16 : kernels_.linear_f32)(args, range, panels);
 }
 

@@ -17,4 +17,16 @@ HEADWAY_INLINE void finish(const Args& args, size_t row, size_t column, f32x16 s
   store(out, sum, count);
 }
 
+// Asks for the output of a block of R rows by V vectors: written without that, each line of a large
+// output would be waited for at the end.
+template <size_t R, size_t V, class Args>
+HEADWAY_INLINE void fetch_out(const Args& args, size_t row, size_t vector) {
+  HEADWAY_UNROLL
+  for (size_t r = 0; r < R; ++r) {
+    const float* out = args.out + (row + r) * args.out_features + vector * kLanes;
+    HEADWAY_UNROLL
+    for (size_t v = 0; v < V; ++v) prefetch(out + v * kLanes);
+  }
+}
+
 }  // namespace headway::HEADWAY_ISA

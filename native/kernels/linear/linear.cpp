@@ -7,6 +7,7 @@
 // instructions are float32 FMAs, of which Intel issues two a cycle, but one dot product of pairs in two.
 #include "kernels/kernel_table.h"
 #include "kernels/linear/epilogue.h"
+#include "kernels/linear/walk.h"
 #include "kernels/simd/words.h"
 
 namespace headway::HEADWAY_ISA {
@@ -17,7 +18,6 @@ constexpr size_t kMaxRows = 12, kMaxVectors = kPanelsSideBySide * 2;
 #else
 constexpr size_t kMaxRows = 4, kMaxVectors = 2;
 #endif
-constexpr size_t kVectorsPerPanel = kPanelColumns / kLanes;
 
 // How many vectors such a block has: the fewer rows, the more loads must be in flight.
 constexpr size_t wide_vectors(size_t rows) { return rows <= 2 ? kMaxVectors : kMaxVectors / 2; }
@@ -34,19 +34,7 @@ template <size_t V>
 struct OwnStreams {
   static constexpr size_t kLeadSteps = 128 / V;
   HEADWAY_MEMBER void word(const uint32_t* at) const { prefetch(at + kLeadSteps * kPanelColumns); }
-  HEADWAY_MEMBER void step(size_t) const {}
-};
-
-// Or a share of the vectors that come next, spread evenly over the steps.
-struct NextVectors {
-  const char* line;
-  size_t num_lines;
-  size_t due = 0;
-
-  HEADWAY_MEMBER void word(const uint32_t*) const {}
-  HEADWAY_MEMBER void step(size_t steps) {
-    for (due += num_lines; due >= steps; due -= steps, line += kLineBytes) prefetch_to_l2(line);
-  }
+  HEADWAY_MEMBER void step() const {}
 };
 
 template <class Words, size_t R, size_t V, class Ahead>
@@ -54,7 +42,7 @@ void block(const LinearArgs& args, size_t row, size_t vector, Ahead ahead) {
   const uint32_t *x[R], *w[V];
   f32x16 sums[R][V];
   HEADWAY_UNROLL
-  for (size_t r = 0; r < R; ++r) x[r] = args.x + (row + r) * args.steps * Words::kParts;
+  for (size_t r = 0; r < R; ++r) x[r] = args.x + (row + r) * args.x_stride;
   HEADWAY_UNROLL
   for (size_t v = 0; v < V; ++v) w[v] = vector_start(args, vector + v);
   HEADWAY_UNROLL
@@ -62,9 +50,10 @@ void block(const LinearArgs& args, size_t row, size_t vector, Ahead ahead) {
     HEADWAY_UNROLL
     for (size_t v = 0; v < V; ++v) sums[r][v] = broadcast(0.0f);
   }
+  fetch_out<R, V>(args, row, vector);
   for (size_t step = 0; step < args.steps; ++step) {
     u32x16 weights[V];
-    ahead.step(args.steps);
+    ahead.step();
     HEADWAY_UNROLL
     for (size_t v = 0; v < V; ++v) {
       weights[v] = load_u32(w[v] + step * kPanelColumns);
@@ -88,7 +77,7 @@ void block(const LinearArgs& args, size_t row, size_t vector, Ahead ahead) {
 }
 
 template <class Words, size_t R>
-void block_of(const LinearArgs& args, size_t rows, size_t row, size_t vector, NextVectors next) {
+void block_of(const LinearArgs& args, size_t rows, size_t row, size_t vector, OtherPanels next) {
   if (rows == R) return block<Words, R, kManyVectors>(args, row, vector, next);
   if constexpr (R > 1) block_of<Words, R - 1>(args, rows, row, vector, next);
 }
@@ -106,26 +95,12 @@ void few_rows(const LinearArgs& args, size_t row, Range vectors) {
   }
 }
 
-// The share of row block i in fetching the vectors after these.
-NextVectors next_vectors(const LinearArgs& args, size_t vector, size_t i, size_t blocks) {
-  const size_t lines = args.steps * kManyVectors * kLanes * sizeof(uint32_t) / kLineBytes;
-  const size_t first = lines * i / blocks, last = lines * (i + 1) / blocks;
-  const auto* start = reinterpret_cast<const char*>(vector_start(args, vector + kManyVectors));
-  return {start + first * kLineBytes, last - first};
-}
-
-// Rows in blocks of nearly equal size; a panel's vectors stay in the cache over all of them.
 template <class Words>
-void many_rows(const LinearArgs& args, Range rows, Range vectors) {
-  const size_t count = rows.end - rows.begin;
-  const size_t blocks = (count + kMaxRows - 1) / kMaxRows;
-  for (size_t vector = vectors.begin; vector < vectors.end; vector += kManyVectors) {
-    for (size_t i = 0; i < blocks; ++i) {
-      const size_t begin = rows.begin + count * i / blocks;
-      const size_t end = rows.begin + count * (i + 1) / blocks;
-      block_of<Words, kMaxRows>(args, end - begin, begin, vector, next_vectors(args, vector, i, blocks));
-    }
-  }
+void many_rows(const LinearArgs& args, Range rows, Range panels) {
+  walk<kMaxRows, kManyVectors>(args.weight, args.steps, rows, panels,
+                               [&](size_t row, size_t num_rows, size_t vector, OtherPanels next) {
+                                 block_of<Words, kMaxRows>(args, num_rows, row, vector, next);
+                               });
 }
 
 template <class Words>
@@ -137,7 +112,7 @@ void linear(const LinearArgs& args, Range rows, Range panels) {
     case 2: return few_rows<Words, 2>(args, rows.begin, vectors);
     case 3: return few_rows<Words, 3>(args, rows.begin, vectors);
     case 4: return few_rows<Words, 4>(args, rows.begin, vectors);
-    default: return many_rows<Words>(args, rows, vectors);
+    default: return many_rows<Words>(args, rows, panels);
   }
 }
 

@@ -25,7 +25,7 @@ struct Range {
 };
 
 struct LinearArgs {
-  const uint32_t* x;  // [rows][steps][parts] words, rounded to the weight's dtype (simd/words.h)
+  const uint32_t* x;  // rows of [steps][parts] words, rounded to the weight's dtype (simd/words.h)
   const uint32_t* weight;
   const float* bias;  // or null
   float* out;         // [rows][out_features]
@@ -33,7 +33,12 @@ struct LinearArgs {
   size_t steps;  // of a packed column, padding included
   size_t out_features;
   bool accumulate;
+  size_t x_stride;  // words from one row of x to the next
 };
+
+// Rows of x a line further apart than they are long: at a multiple of 4 KiB they would share the
+// few places that a cache has for such addresses.
+inline constexpr size_t padded_stride(size_t words) { return words + kTileSteps; }
 
 inline constexpr size_t panels_of(size_t out_features) {
   return (out_features + kPanelColumns - 1) / kPanelColumns;

@@ -16,8 +16,8 @@ constexpr size_t kRowsPerBlock = 2 * kTileRows;
 constexpr size_t kPanelBytes = kPanelColumns * sizeof(uint32_t);
 
 template <bool kHasLower>
-void multiply(const uint32_t* x, const uint32_t* panel, size_t steps, float sums[][kPanelColumns]) {
-  const size_t x_stride = steps * sizeof(uint32_t);
+void multiply(const uint32_t* x, size_t x_stride, const uint32_t* panel, size_t steps, float sums[][kPanelColumns]) {
+  const size_t x_bytes = x_stride * sizeof(uint32_t);
   tile_zero<0>();
   tile_zero<1>();
   if constexpr (kHasLower) tile_zero<2>();
@@ -25,11 +25,11 @@ void multiply(const uint32_t* x, const uint32_t* panel, size_t steps, float sums
   for (size_t step = 0; step < steps; step += kTileSteps) {
     tile_load<6>(panel + step * kPanelColumns, kPanelBytes);
     tile_load<7>(panel + step * kPanelColumns + kLanes, kPanelBytes);
-    tile_load<4>(x + step, x_stride);
+    tile_load<4>(x + step, x_bytes);
     tile_dot_bf16<0, 4, 6>();
     tile_dot_bf16<1, 4, 7>();
     if constexpr (kHasLower) {
-      tile_load<5>(x + kTileRows * steps + step, x_stride);
+      tile_load<5>(x + kTileRows * x_stride + step, x_bytes);
       tile_dot_bf16<2, 5, 6>();
       tile_dot_bf16<3, 5, 7>();
     }
@@ -45,10 +45,10 @@ void row_block(const LinearArgs& args, size_t row, size_t num_rows, Range panels
   const size_t lower_rows = num_rows - upper_rows;
   configure_linear_tiles(upper_rows, lower_rows);
   alignas(64) float sums[kRowsPerBlock][kPanelColumns];
-  const uint32_t* x = args.x + row * args.steps;
+  const uint32_t* x = args.x + row * args.x_stride;
   for (size_t panel = panels.begin; panel < panels.end; ++panel) {
     const uint32_t* words = args.weight + panel * args.steps * kPanelColumns;
-    (lower_rows > 0 ? multiply<true> : multiply<false>)(x, words, args.steps, sums);
+    (lower_rows > 0 ? multiply<true> : multiply<false>)(x, args.x_stride, words, args.steps, sums);
     for (size_t r = 0; r < num_rows; ++r) {
       finish(args, row + r, panel * kPanelColumns, load_f32(sums[r]));
       finish(args, row + r, panel * kPanelColumns + kLanes, load_f32(sums[r] + kLanes));

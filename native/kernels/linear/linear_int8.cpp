@@ -6,6 +6,7 @@
 
 #include "kernels/kernel_table.h"
 #include "kernels/linear/epilogue_int8.h"
+#include "kernels/linear/walk.h"
 #include "kernels/simd/int8_words.h"
 
 #if !defined(HEADWAY_TILES)
@@ -21,7 +22,12 @@ constexpr size_t kMaxRows = 4, kFewRows = 2, kWideVectors = 2, kVectors = 1;
 // The more rows, the fewer loads are in flight by themselves: at 4 to 16 rows, weights in memory,
 // asking 4 KiB ahead is faster. Past the end of the weights a prefetch does nothing.
 constexpr size_t kStepsAhead = 32;
-constexpr size_t kVectorsPerPanel = kPanelColumns / kLanes;
+
+// What a block asks memory for while it computes: its own streams, further on,
+struct OwnStreams {
+  HEADWAY_MEMBER void word(const uint32_t* at) const { prefetch(at + kStepsAhead * kPanelColumns); }
+  HEADWAY_MEMBER void step() const {}
+};
 
 const uint32_t* vector_start(const Int8LinearArgs& args, size_t vector) {
   const size_t panel = vector / kVectorsPerPanel, part = vector % kVectorsPerPanel;
@@ -29,9 +35,9 @@ const uint32_t* vector_start(const Int8LinearArgs& args, size_t vector) {
 }
 
 // The whole-number sums of one group, added to the totals. `w` moves on to the next.
-template <size_t R, size_t V>
+template <size_t R, size_t V, class Ahead>
 HEADWAY_INLINE void add_group(const Int8LinearArgs& args, size_t index, const uint32_t* (&w)[V],
-                              f32x16 (&totals)[R][V]) {
+                              f32x16 (&totals)[R][V], Ahead& ahead) {
   const uint32_t* x = args.x + index * kTileSteps;
   u32x16 sums[R][V];
   HEADWAY_UNROLL
@@ -41,10 +47,11 @@ HEADWAY_INLINE void add_group(const Int8LinearArgs& args, size_t index, const ui
   }
   for (size_t step = 0; step < kTileSteps; ++step) {
     Int8Weights weights[V];
+    ahead.step();
     HEADWAY_UNROLL
     for (size_t v = 0; v < V; ++v) {
       weights[v] = widen_int8(load_u32(w[v] + step * kPanelColumns));
-      __builtin_prefetch(w[v] + (step + kStepsAhead) * kPanelColumns);
+      ahead.word(w[v] + step * kPanelColumns);
     }
     HEADWAY_UNROLL
     for (size_t r = 0; r < R; ++r) {
@@ -61,8 +68,8 @@ HEADWAY_INLINE void add_group(const Int8LinearArgs& args, size_t index, const ui
   }
 }
 
-template <size_t R, size_t V>
-void block(const Int8LinearArgs& args, size_t row, size_t vector) {
+template <size_t R, size_t V, class Ahead>
+void block(const Int8LinearArgs& args, size_t row, size_t vector, Ahead ahead) {
   const uint32_t* w[V];
   f32x16 totals[R][V];
   HEADWAY_UNROLL
@@ -72,8 +79,9 @@ void block(const Int8LinearArgs& args, size_t row, size_t vector) {
     HEADWAY_UNROLL
     for (size_t v = 0; v < V; ++v) totals[r][v] = broadcast(0.0f);
   }
+  fetch_out<R, V>(args, row, vector);
   for (size_t group = 0; group < args.groups; ++group) {
-    add_group<R, V>(args, group * args.rows + row, w, totals);
+    add_group<R, V>(args, group * args.rows + row, w, totals, ahead);
   }
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
@@ -83,9 +91,9 @@ void block(const Int8LinearArgs& args, size_t row, size_t vector) {
 }
 
 template <size_t R, size_t V>
-void block_of(const Int8LinearArgs& args, size_t rows, size_t row, size_t vector) {
-  if (rows == R) return block<R, V>(args, row, vector);
-  if constexpr (R > 1) block_of<R - 1, V>(args, rows, row, vector);
+void block_of(const Int8LinearArgs& args, size_t rows, size_t row, size_t vector, OtherPanels next) {
+  if (rows == R) return block<R, V>(args, row, vector, next);
+  if constexpr (R > 1) block_of<R - 1, V>(args, rows, row, vector, next);
 }
 
 // All rows in one block: wide blocks first, then whatever vectors are left.
@@ -96,21 +104,15 @@ void few_rows(const Int8LinearArgs& args, size_t rows, size_t row, Range vectors
   }
   constexpr size_t kWide = R == 1 ? kWideVectors : kWideVectors / 2;
   size_t vector = vectors.begin;
-  for (; vector + kWide <= vectors.end; vector += kWide) block<R, kWide>(args, row, vector);
-  for (; vector < vectors.end; vector += kVectors) block<R, kVectors>(args, row, vector);
+  for (; vector + kWide <= vectors.end; vector += kWide) block<R, kWide>(args, row, vector, OwnStreams{});
+  for (; vector < vectors.end; vector += kVectors) block<R, kVectors>(args, row, vector, OwnStreams{});
 }
 
-// Rows in blocks of nearly equal size; a panel's vectors stay in the cache over all of them.
-void many_rows(const Int8LinearArgs& args, Range rows, Range vectors) {
-  const size_t count = rows.end - rows.begin;
-  const size_t blocks = (count + kMaxRows - 1) / kMaxRows;
-  for (size_t vector = vectors.begin; vector < vectors.end; vector += kVectors) {
-    for (size_t i = 0; i < blocks; ++i) {
-      const size_t begin = rows.begin + count * i / blocks;
-      const size_t end = rows.begin + count * (i + 1) / blocks;
-      block_of<kMaxRows, kVectors>(args, end - begin, begin, vector);
-    }
-  }
+void many_rows(const Int8LinearArgs& args, Range rows, Range panels) {
+  walk<kMaxRows, kVectors>(args.weight, args.groups * kTileSteps, rows, panels,
+                           [&](size_t row, size_t num_rows, size_t vector, OtherPanels next) {
+                             block_of<kMaxRows, kVectors>(args, num_rows, row, vector, next);
+                           });
 }
 
 }  // namespace
@@ -120,7 +122,7 @@ void linear_int8(const Int8LinearArgs& args, Range rows, Range panels) {
   const size_t count = rows.end - rows.begin;
   if (count == 0) return;
   if (count <= kFewRows) return few_rows<kFewRows>(args, count, rows.begin, vectors);
-  many_rows(args, rows, vectors);
+  many_rows(args, rows, panels);
 }
 
 }  // namespace headway::HEADWAY_ISA
