@@ -38,8 +38,11 @@ native:  ## rebuild the C++ kernels in place, for work on them; ISAS=avx512_vnni
 		-DCMAKE_LIBRARY_OUTPUT_DIRECTORY=$(CURDIR)/src/headway/ops/cpu
 	cmake --build build/dev
 
-bench:  ## the figures of the README on this machine
-	$(BIN)/python benchmarks/offline.py
+MODELS ?= build/models
+bench:  ## the figures of the README on this machine; docs/benchmarks.md has the whole comparison
+	$(BIN)/python -m benchmarks.models $(MODELS) --models smollm2
+	$(BIN)/python -m benchmarks.compare $(MODELS) --models smollm2 --which w1,w2 --classes bf16,int8 \
+		--rounds 3 --transformers $(BIN)/python --results build/bench.jsonl
 
 # An environment of its own: these packages bring uvloop and httptools, which change the server.
 clients:  ## other people's clients against a real server: litellm, langchain, lm-eval, guidellm, npm

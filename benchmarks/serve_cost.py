@@ -2,10 +2,10 @@
 
     python -m benchmarks.serve_cost [--pairs 3] [--share 1.0]
 
-W1 (see offline.py: 64 mixed requests at once, greedy, end of sequence ignored; --share shortens the
-outputs), both ways by turns, each engine in processes of its own with the same settings. Then the
-time from the end of a step, in the engine process, to the arrival of a token's bytes at the
-client's socket. Prints medians with the spread; exits with 1 when a bar is missed.
+W1 (see docs/benchmarks.md: 64 mixed requests at once, greedy, end of sequence ignored; --share
+shortens the outputs), both ways by turns, each engine in processes of its own with the same
+settings. Then the time from the end of a step, in the engine process, to the arrival of a token's
+bytes at the client's socket. Prints medians with the spread; exits with 1 when a bar is missed.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 Decode steps at several batch sizes and contexts, and prefills of one prompt, through the real loop:
 scheduler, arrays, forward pass, sampling, events. Prints the median milliseconds of a step and how
-they divide over the operations, timed from Python around each call, and over everything between
-them ("outside"). Contexts are not computed first: keys and values are random, which costs the same.
+they divide over the operations, timed where they run, and over everything between them ("outside").
+Contexts are not computed first: keys and values are random, which costs the same.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ BLOCK = 16
 
 
 class TimedOps:
-    """Any Ops; adds up the nanoseconds of each operation, the output projection apart."""
+    """Any Ops; adds up the nanoseconds of each operation that is called by itself.
+
+    Within a forward pass the kernels measure. Outside of it only the output projection is a linear.
+    """
 
     def __init__(self, ops: CpuOps) -> None:
         self._ops = ops
-        self.vocab_size = 0
-        self.spent_ns: dict[str, int] = defaultdict(int)
+        self.spent_ns: dict[str, float] = defaultdict(float)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._ops, name)
@@ -49,9 +51,8 @@ class TimedOps:
         def timed(*args: Any, **named: Any) -> Any:
             started = time.perf_counter_ns()
             result = found(*args, **named)
-            spent = time.perf_counter_ns() - started
-            is_head = name == "linear" and args[1].out_features == self.vocab_size
-            self.spent_ns["lm_head" if is_head else name] += spent
+            part = "lm_head" if name == "linear" else name
+            self.spent_ns[part] += time.perf_counter_ns() - started
             return result
 
         setattr(self, name, timed)
@@ -72,6 +73,8 @@ class Rig:
         )
         self.engine: Engine = assemble(config, source, model, ops, self, (self,))  # type: ignore[arg-type]
         self._compute = self.engine.executor.run
+        self._pass: Any = model.decoder.forward_pass
+        self._pass.measure_time(True)
         fill(self.engine)
 
     def take(self) -> list[Command]:
@@ -123,10 +126,12 @@ class Rig:
 
     def timed_turn(self) -> dict[str, float]:
         self.ops.spent_ns.clear()
+        self._pass.take_times_ns()
         started = time.perf_counter_ns()
         self.engine.loop.turn()
         total = time.perf_counter_ns() - started
-        parts = {name: spent / 1e6 for name, spent in self.ops.spent_ns.items()}
+        spent_ns = self._pass.take_times_ns() | self.ops.spent_ns
+        parts = {name: spent / 1e6 for name, spent in spent_ns.items()}
         return {"step": total / 1e6, **parts, "outside": total / 1e6 - sum(parts.values())}
 
 
@@ -158,6 +163,7 @@ def main() -> None:
     parser.add_argument("--model")
     parser.add_argument("--isa")
     parser.add_argument("--threads", type=int)
+    parser.add_argument("-q", "--quantization")
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--batch", type=int, nargs="*", default=BATCHES)
     parser.add_argument("--context", type=int, nargs="*", default=CONTEXTS)
@@ -165,8 +171,7 @@ def main() -> None:
     args = parser.parse_args()
     ops = TimedOps(CpuOps(args.isa, args.threads))
     source = resolve(args.model)
-    model = load_model(source, ops, "bfloat16")  # type: ignore[arg-type]
-    ops.vocab_size = model.config.vocab_size
+    model = load_model(source, ops, "bfloat16", quantization=args.quantization)  # type: ignore[arg-type]
     longest = max([*args.context, 0]) + args.steps + 2 * BLOCK
     tokens = max([*(b * longest for b in args.batch), *args.prefill])
     rig = Rig(source, model, ops, tokens)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import selectors
 import socket
@@ -26,6 +27,7 @@ class Stream:
     """
 
     events: list[tuple[bytes, int]] = field(default_factory=list)
+    asked_ns: int = 0
     is_done: bool = False
     rest: bytes = b""
 
@@ -38,22 +40,31 @@ class Stream:
                 self.is_done = self.is_done or frame.endswith(b"data: [DONE]")
 
 
-def receive(port: int, path: str, bodies: Sequence[dict[str, Any]]) -> list[Stream]:
-    """Send all bodies at once, one connection each, and read until every stream is done.
+def receive(
+    port: int, path: str, bodies: Sequence[dict[str, Any]], at_s: Sequence[float] = ()
+) -> list[Stream]:
+    """Send all bodies, one connection each, and read until every stream is done.
+
+    All at once, or each so many seconds after the call as `at_s`, which rises, says.
 
     Reads every few milliseconds what has come, and sleeps meanwhile: a client that each arrival
     wakes takes its core from the server in the middle of a step's tokens.
 
     Raises RuntimeError for a stream that breaks off.
     """
-    streams = [Stream() for _ in bodies]
+    began, times = time.monotonic(), at_s or [0.0] * len(bodies)
+    waiting = collections.deque(zip(bodies, times, strict=True))
+    streams: list[Stream] = []
+    num_open = 0
     with selectors.DefaultSelector() as selector:
-        for body, stream in zip(bodies, streams, strict=True):
-            selector.register(_ask(port, path, body), selectors.EVENT_READ, stream)
-        num_open = len(streams)
-        while num_open:
+        while waiting or num_open:
+            while waiting and time.monotonic() - began >= waiting[0][1]:
+                streams.append(Stream(asked_ns=time.monotonic_ns()))
+                connection = _ask(port, path, waiting.popleft()[0])
+                selector.register(connection, selectors.EVENT_READ, streams[-1])
+                num_open += 1
             time.sleep(_PAUSE_S)
-            for key, _ in selector.select(30):
+            for key, _ in selector.select(0 if waiting else 30):
                 if _read(key.fileobj, key.data):
                     selector.unregister(key.fileobj)
                     key.fileobj.close()

@@ -108,6 +108,18 @@ def start(folder: Path, flags: Sequence[str] = (), *, module: str = "headway") -
     raise RuntimeError(f"the server did not start:\n{log.read_text(errors='replace')[-3000:]}")
 
 
+def wait_for_health(process: subprocess.Popen[bytes], port: int, seconds: float) -> None:
+    """Of any server. Raises RuntimeError where it ends, or says nothing in time."""
+    deadline = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < deadline:
+        url = f"http://{HOST}:{port}/health"
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=2.0) as reply:
+            if reply.status == 200:
+                return
+        time.sleep(0.1)
+    raise RuntimeError(f"{process.args!r} did not start")
+
+
 def stop(server: Server) -> None:
     engines = engine_pids(server.process.pid)
     server.process.terminate()

@@ -13,6 +13,9 @@
 #include "bind/dequantize.h"
 #include "bind/embed_table.h"
 #include "bind/linear_int8.h"
+#include "bind/paged.h"
+#include "bind/program.h"
+#include "bind/weight.h"
 #include "runtime/backend.h"
 
 namespace headway {
@@ -43,15 +46,11 @@ std::vector<std::string> known_isas() {
   return names;
 }
 
-size_t packed_words(size_t out_features, size_t in_features, bool is_bf16) {
-  return panels_of(out_features) * steps_of(in_features, is_bf16) * kPanelColumns;
-}
-
 void pack_linear(Backend& backend, nb::handle weight, bool to_bf16, nb::handle packed) {
   const ArrayView from("weight", weight);
   from.need_float();
   from.need_shape({kAny, kAny});
-  const size_t words = packed_words(from.size(0), from.size(1), to_bf16);
+  const size_t words = packed_words(from.size(0), from.size(1), to_bf16 ? WeightFormat::kBf16 : WeightFormat::kF32);
   const ArrayView to("packed", packed, to_bf16 ? Kind::kUint16 : Kind::kFloat32,
                      {extent(to_bf16 ? 2 * words : words)}, Access::kWrite);
   const PackArgs args{from.as<void>(), from.is_bf16(), to_bf16, from.size(0), from.size(1), to.as<uint32_t>()};
@@ -59,21 +58,13 @@ void pack_linear(Backend& backend, nb::handle weight, bool to_bf16, nb::handle p
   backend.pack(args);
 }
 
-void linear(Backend& backend, nb::handle x, nb::handle packed, const OptionalArray& bias, size_t out_features,
-            size_t in_features, const char* layout, nb::handle out, bool accumulate) {
-  const std::string_view tag(layout);
-  const bool is_bf16 = tag == kLayoutBf16;
-  need(is_bf16 || tag == kLayoutF32, "the weight is packed as '", tag, "', this backend reads '", kLayoutF32,
-       "', '", kLayoutBf16, "' and '", kLayoutInt8, "'");
-  const size_t words = packed_words(out_features, in_features, is_bf16);
+void linear(Backend& backend, nb::handle x, nb::handle packed, const OptionalArray& scales, const OptionalArray& bias,
+            size_t out_features, size_t in_features, const char* layout, nb::handle out, bool accumulate) {
+  const WeightView weight(packed, scales, bias, out_features, in_features, layout);
   const ArrayView rows("x", x, Kind::kFloat32, {kAny, extent(in_features)});
-  const ArrayView weight("weight.data", packed, is_bf16 ? Kind::kUint16 : Kind::kFloat32,
-                         {extent(is_bf16 ? 2 * words : words)});
-  const OptionalView added("weight.bias", bias, out_features);
   const ArrayView result("out", out, Kind::kFloat32, {extent(rows.size(0)), extent(out_features)}, Access::kWrite);
   result.need_apart_from(rows);
-  const LinearCall call{rows.as<const float>(), weight.as<const uint32_t>(), is_bf16, added.data(),
-                        result.as<float>(), rows.size(0), in_features, out_features, accumulate};
+  const LinearCall call{rows.as<const float>(), weight.weight(), result.as<float>(), rows.size(0), accumulate};
   const nb::gil_scoped_release unlocked;
   backend.linear(call);
 }
@@ -106,53 +97,10 @@ void silu_mul(Backend& backend, nb::handle gate_up, nb::handle out) {
   backend.silu_mul(args, result.size(0));
 }
 
-// One layer of a KV cache, and the sizes that its shape tells.
-struct CacheLayer {
-  CacheLayer(nb::handle keys, nb::handle values, int64_t layer, Access access)
-      : keys("cache.keys", keys, access), values("cache.values", values, access) {
-    this->keys.need_float();
-    const bool is_bf16 = this->keys.is_bf16();
-    this->values.need_kind(is_bf16 ? Kind::kUint16 : Kind::kFloat32);
-    need(this->values.rank() == (is_bf16 ? 6u : 5u), "cache.values is not in the layout of a KV cache");
-    const size_t layers = this->values.size(0);
-    num_tiles = this->values.size(1);
-    num_kv_heads = this->values.size(2);
-    head_dim = this->values.size(4);
-    need(num_kv_heads > 0 && head_dim >= 2 && head_dim % 2 == 0 && head_dim <= kMaxHeadDim,
-         "the cpu kernels take an even head_dim up to ", kMaxHeadDim, ", got ", head_dim);
-    need_layout(is_bf16);
-    need(0 <= layer && layer < extent(layers), "layer must lie in [0, ", layers, "), got ", layer);
-    const size_t layer_bytes = num_tiles * num_kv_heads * kTileTokens * head_dim * (is_bf16 ? 2 : 4);
-    layer_offset = static_cast<size_t>(layer) * layer_bytes;
-  }
-
-  void need_layout(bool is_bf16) const {
-    if (is_bf16) {
-      keys.need_shape({kAny, extent(num_tiles), extent(num_kv_heads), extent(head_dim / 2), kTileTokens, 2});
-      values.need_shape({extent(keys.size(0)), kAny, kAny, kTileTokens / 2, kAny, 2});
-    } else {
-      keys.need_shape({kAny, extent(num_tiles), extent(num_kv_heads), extent(head_dim), kTileTokens});
-      values.need_shape({extent(keys.size(0)), kAny, kAny, kTileTokens, kAny});
-    }
-  }
-
-  void* layer_keys() const { return keys.as<char>() + layer_offset; }
-  void* layer_values() const { return values.as<char>() + layer_offset; }
-
-  ArrayView keys, values;
-  size_t num_tiles, num_kv_heads, head_dim, layer_offset;
-};
-
-size_t qkv_width(const CacheLayer& cache, int64_t num_heads) {
-  const bool fits = num_heads > 0 && num_heads % extent(cache.num_kv_heads) == 0;
-  need(fits, "num_heads must be a positive multiple of kv_heads=", cache.num_kv_heads, ", got ", num_heads);
-  return (static_cast<size_t>(num_heads) + 2 * cache.num_kv_heads) * cache.head_dim;
-}
-
 void rope_and_store(Backend& backend, nb::handle qkv, nb::handle positions, nb::handle kv_rows, nb::handle cos,
-                    nb::handle sin, nb::handle keys, nb::handle values, int64_t layer, int64_t num_heads,
-                    const OptionalArray& q_norm, const OptionalArray& k_norm, float eps, bool interleaved) {
-  const CacheLayer cache(keys, values, layer, Access::kWrite);
+                    nb::handle sin, nb::handle keys, nb::handle values, int64_t block_size, int64_t layer,
+                    int64_t num_heads, const OptionalArray& q_norm, const OptionalArray& k_norm, float eps, bool interleaved) {
+  const CacheLayer cache(keys, values, block_size, layer, Access::kWrite);
   const size_t width = qkv_width(cache, num_heads);
   const ArrayView rows("qkv", qkv, Kind::kFloat32, {kAny, extent(width)}, Access::kWrite);
   const ArrayView places("positions", positions, Kind::kInt32, {extent(rows.size(0))});
@@ -172,47 +120,12 @@ void rope_and_store(Backend& backend, nb::handle qkv, nb::handle positions, nb::
   backend.rope_and_store(args, rows.size(0));
 }
 
-// Chunks that cover all tokens, positions that rise by one, a block of the cache for every position.
-void check_chunk(std::span<const int32_t> positions, std::span<const int32_t> table, size_t block_size,
-                 size_t num_blocks) {
-  const int64_t first = positions.front();
-  need(first >= 0, "positions must be at least 0, got ", first);
-  for (size_t i = 0; i < positions.size(); ++i) {
-    need(positions[i] == first + extent(i), "positions in a chunk must rise by one");
-  }
-  const size_t last = static_cast<size_t>(positions.back()), needed = last / block_size + 1;
-  need(needed <= table.size(), "position ", last, " needs ", needed, " blocks, the block table has ", table.size());
-  for (const int32_t block : table.first(needed)) {
-    need(0 <= block && block < extent(num_blocks), "block ids must lie in [0, ", num_blocks, "), got ", block);
-  }
-}
-
-void check_chunks(const ArrayView& starts, const ArrayView& positions, const ArrayView& tables, size_t block_size,
-                  size_t num_blocks) {
-  const int32_t* start = starts.as<const int32_t>();
-  const size_t num_chunks = starts.count() - 1, width = tables.size(1), num_tokens = positions.count();
-  need(start[0] == 0 && start[num_chunks] == extent(num_tokens),
-       "chunk_starts must run from 0 to the number of tokens, ", num_tokens);
-  for (size_t i = 0; i < num_chunks; ++i) {
-    need(start[i] <= start[i + 1], "chunk_starts must not fall, chunk ", i, " runs from ", start[i], " to ",
-         start[i + 1]);
-  }
-  for (size_t i = 0; i < num_chunks; ++i) {
-    const size_t count = static_cast<size_t>(start[i + 1] - start[i]);
-    if (count == 0) continue;
-    check_chunk({positions.as<const int32_t>() + start[i], count},
-                {tables.as<const int32_t>() + i * width, width}, block_size, num_blocks);
-  }
-}
-
 void paged_attention(Backend& backend, nb::handle qkv, nb::handle keys, nb::handle values, int64_t block_size,
                      int64_t layer, nb::handle positions, nb::handle chunk_starts, nb::handle block_tables,
                      int64_t num_heads, float scale, int64_t window, nb::handle out) {
-  const CacheLayer cache(keys, values, layer, Access::kRead);
-  need(block_size > 0 && block_size % extent(kTileTokens) == 0, "block_size must be a multiple of ", kTileTokens,
-       ", got ", block_size);
+  const CacheLayer cache(keys, values, block_size, layer, Access::kRead);
   need(window >= 0, "window must be at least 0 (0: off), got ", window);
-  const size_t width = qkv_width(cache, num_heads), tiles_per_block = static_cast<size_t>(block_size) / kTileTokens;
+  const size_t width = qkv_width(cache, num_heads);
   const ArrayView rows("qkv", qkv, Kind::kFloat32, {kAny, extent(width)});
   const ArrayView places("positions", positions, Kind::kInt32, {extent(rows.size(0))});
   const ArrayView starts("chunk_starts", chunk_starts, Kind::kInt32, {kAny});
@@ -222,11 +135,11 @@ void paged_attention(Backend& backend, nb::handle qkv, nb::handle keys, nb::hand
                          {extent(rows.size(0)), extent(static_cast<size_t>(num_heads) * cache.head_dim)},
                          Access::kWrite);
   result.need_apart_from(rows);
-  check_chunks(starts, places, tables, static_cast<size_t>(block_size), cache.num_tiles / tiles_per_block);
+  check_chunks(starts, places, tables, static_cast<size_t>(block_size), cache.num_blocks());
   const AttentionArgs args{rows.as<const float>(), static_cast<const uint32_t*>(cache.layer_keys()),
                            static_cast<const uint32_t*>(cache.layer_values()), places.as<const int32_t>(),
                            tables.as<const int32_t>(), result.as<float>(), width, tables.size(1),
-                           static_cast<size_t>(num_heads), cache.num_kv_heads, cache.head_dim, tiles_per_block,
+                           static_cast<size_t>(num_heads), cache.num_kv_heads, cache.head_dim, cache.tiles_per_block,
                            static_cast<size_t>(window), scale};
   const std::span<const int32_t> chunks(starts.as<const int32_t>(), starts.count());
   const nb::gil_scoped_release unlocked;
@@ -305,7 +218,12 @@ NB_MODULE(_native, module) {
   module.def("available_isas", available_isas, "Instruction sets that this machine and build can run, best first.");
   module.def("known_isas", known_isas, "All names that a backend may be asked for, best first.");
   module.def("num_allowed_cpus", num_allowed_cpus, "Processors that this process may run on.");
-  module.def("packed_words", packed_words, "32-bit words of a packed weight.");
+  module.def(
+      "packed_words",
+      [](size_t out_features, size_t in_features, bool is_bf16) {
+        return packed_words(out_features, in_features, is_bf16 ? WeightFormat::kBf16 : WeightFormat::kF32);
+      },
+      "32-bit words of a packed weight.");
   nb::class_<Backend> backend(module, "Backend");
   backend
       .def(nb::new_(&make_backend), nb::arg("isa"), nb::arg("num_threads"))
@@ -324,5 +242,6 @@ NB_MODULE(_native, module) {
       .def("widen", widen)
       .def("narrow", narrow);
   bind_linear_int8(module, backend);
+  bind_program(module);
   bind_dequantize(module);
 }

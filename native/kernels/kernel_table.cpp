@@ -29,7 +29,8 @@ const KernelTable kernel_table = {
     .argmax = argmax,
     .log_softmax = log_softmax,
     .largest_of = largest_of,
-    .sample_weights = sample_weights,
+    .bracket_masses = bracket_masses,
+    .collect = collect,
     .widen = widen,
     .narrow = narrow,
 };

@@ -79,7 +79,9 @@ struct KernelTable {
   void (*argmax)(const ArgmaxArgs&, Range rows);
   void (*log_softmax)(const LogSoftmaxArgs&, Range rows);
   float (*largest_of)(const float* x, size_t width);
-  void (*sample_weights)(const WeightArgs&);
+  void (*bracket_masses)(const SampleRow&, const BracketBounds&, double* masses);
+  // The ids whose logits lie in [least, above), all from least on where `above` is NaN; how many.
+  size_t (*collect)(const SampleRow&, float least, float above, const Candidates& out);
   void (*widen)(const uint16_t* from, size_t count, float* to);
   void (*narrow)(const float* from, size_t count, uint16_t* to);
 };
@@ -102,7 +104,8 @@ void rope_and_store(const RopeArgs&, Range rows);
 void argmax(const ArgmaxArgs&, Range rows);
 void log_softmax(const LogSoftmaxArgs&, Range rows);
 float largest_of(const float* x, size_t width);
-void sample_weights(const WeightArgs&);
+void bracket_masses(const SampleRow&, const BracketBounds&, double* masses);
+size_t collect(const SampleRow&, float least, float above, const Candidates& out);
 void widen(const uint16_t* from, size_t count, float* to);
 void narrow(const float* from, size_t count, uint16_t* to);
 }  // namespace HEADWAY_ISA

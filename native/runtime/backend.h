@@ -1,32 +1,21 @@
-// Kernels of one instruction set on one pool of threads: who computes which rows.
+// Kernels of one instruction set on one pool of threads, an operation at a time.
 //
-// No Python here. All arguments have been checked. How work is cut never changes a result: rows,
-// panels and attention items are independent of each other.
+// No Python here. All arguments have been checked.
 #pragma once
 
 #include <span>
 
 #include "runtime/dispatch.h"
+#include "runtime/stages.h"
 #include "runtime/threads.h"
 
 namespace headway {
 
 struct LinearCall {
   const float* x;  // [rows][in_features]
-  const uint32_t* weight;
-  bool is_bf16;
-  const float* bias;
+  LinearWeight weight;
   float* out;
-  size_t rows, in_features, out_features;
-  bool accumulate;
-};
-
-struct Int8LinearCall {
-  const float* x;  // [rows][in_features]
-  const uint32_t* weight;
-  const float *scales, *bias;
-  float* out;
-  size_t rows, in_features, out_features;
+  size_t rows;
   bool accumulate;
 };
 
@@ -54,11 +43,12 @@ class Backend {
 
   const char* isa_name() const { return isa_.name; }
   size_t num_threads() const { return pool_.num_threads(); }
+  const KernelTable& kernels() const { return kernels_; }
+  ThreadPool& pool() { return pool_; }
 
   void pack(const PackArgs& args);
   void linear(const LinearCall& call);
   void pack_int8(const Int8PackArgs& args);
-  void linear_int8(const Int8LinearCall& call);
   void embed(const EmbedArgs& args, size_t rows);
   void rms_norm(const RmsNormArgs& args, size_t rows);
   void silu_mul(const SiluMulArgs& args, size_t rows);
@@ -71,16 +61,13 @@ class Backend {
   void narrow(const float* from, size_t count, uint16_t* to);
 
  private:
-  // function(Range) over pieces of [0, count), each worth a thread's while at `cost` operations a
-  // piece element.
+  // function(Range) over pieces of [0, count), each worth a thread's while at `cost` operations an
+  // element.
   template <class Function>
   void for_ranges(size_t count, size_t cost, const Function& function);
-  // function(Range rows, Range panels) over pieces of a product.
-  template <class Function>
-  void for_blocks(size_t rows, size_t out_features, size_t steps, const Function& function);
+  template <class RowStageType, class Args>
+  void run_rows(const Args& args, size_t rows);
   void pack_int8_column(const Int8PackArgs& args, size_t column, int8_t* bytes);
-  Int8Rows as_int8_rows(const float* x, size_t rows, size_t in_features);
-  const uint32_t* as_bf16_words(const float* x, size_t rows, size_t in_features, size_t steps);
   void sample_row(const SampleCall& call, size_t row);
 
   const IsaChoice& isa_;

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include <algorithm>
+#include <chrono>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -12,22 +12,12 @@
 namespace headway {
 namespace {
 
-constexpr int kSpins = 400;
-constexpr int kTaskBits = 20;
-constexpr uint64_t kTaskMask = (uint64_t{1} << kTaskBits) - 1;
-constexpr size_t kMaxTasks = kTaskMask;
+constexpr int kSpins = 400;       // after a pass: some 20 microseconds
+constexpr int kPassSpins = 4000;  // within one, where work follows as soon as others are done
 constexpr size_t kNothing = ~size_t{0};
-
-// The next task of a run, or kNothing.
-size_t claim(std::atomic<uint64_t>& word) {
-  uint64_t run = word.load(std::memory_order_acquire);
-  for (;;) {
-    const uint64_t first = run >> kTaskBits & kTaskMask, past = run & kTaskMask;
-    if (first >= past) return kNothing;
-    const uint64_t rest = run + (uint64_t{1} << kTaskBits);
-    if (word.compare_exchange_weak(run, rest, std::memory_order_acq_rel, std::memory_order_acquire)) return first;
-  }
-}
+constexpr size_t kStagesAhead = 4;
+constexpr size_t kLine = 64, kLinesAtOnce = 8;
+constexpr size_t kFetchedAhead = 512 << 10;  // a part of a core's second-level cache
 
 std::atomic<int> forks_survived{0};
 
@@ -43,6 +33,18 @@ void pause_briefly() {
 #else
   std::this_thread::yield();
 #endif
+}
+
+// The first lines of `memory` on their way to the second-level cache; what is left.
+Memory fetch_some(Memory memory) {
+  const size_t count = std::min(kLinesAtOnce, memory.bytes / kLine);
+  for (size_t i = 0; i < count; ++i) __builtin_prefetch(memory.start + i * kLine, 0, 2);
+  return count == 0 ? Memory{} : Memory{memory.start + count * kLine, memory.bytes - count * kLine};
+}
+
+uint64_t now_ns() {
+  const auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
 }
 
 }  // namespace
@@ -62,44 +64,85 @@ ThreadPool::~ThreadPool() {
     return;
   }
   stopping_.store(true);
-  signal_.fetch_add(1);
-  signal_.notify_all();
+  announce();
   for (std::thread& worker : *workers_) worker.join();
 }
 
 bool ThreadPool::is_alone() const { return count_forks() != fork_count_; }
 
-void ThreadPool::run_job(const Job& job) {
-  if (job.num_tasks <= 1 || num_threads_ == 1 || is_alone()) {
-    for (size_t task = 0; task < job.num_tasks; ++task) job.call(job.object, task);
-    return;
-  }
-  const std::lock_guard<std::mutex> turn(turn_);
-  for (size_t begin = 0; begin < job.num_tasks; begin += kMaxTasks) {
-    run_tasks(job, begin, std::min(begin + kMaxTasks, job.num_tasks));
+void ThreadPool::run(std::span<Stage* const> stages, uint64_t* spent_ns) {
+  const bool alone = num_threads_ == 1 || is_alone();
+  std::unique_lock<std::mutex> turn(turn_, std::defer_lock);
+  if (!is_alone()) turn.lock();
+  stages_ = stages;
+  next_stage_ = 0;
+  spent_ns_ = spent_ns;
+  stage_started_ns_ = spent_ns != nullptr ? now_ns() : 0;
+  if (alone) return run_alone(stages);
+  is_over_.store(false, std::memory_order_relaxed);
+  start_next_stage(0);
+  while (!is_over_.load(std::memory_order_acquire)) {
+    const int seen = signal_.load(std::memory_order_acquire);
+    while (do_one_task(0)) {
+    }
+    if (!is_over_.load(std::memory_order_acquire)) wait_for_signal(0, seen);
   }
 }
 
-void ThreadPool::run_tasks(const Job& job, size_t begin, size_t end) {
-  publish(job, begin, end);
-  signal_.fetch_add(1);
-  signal_.notify_all();
-  while (do_one_task(0)) {
+void ThreadPool::run_alone(std::span<Stage* const> stages) {
+  for (Stage* stage : stages) {
+    add_time();
+    ++next_stage_;
+    const size_t tasks = stage->prepare(1);
+    for (size_t task = 0; task < tasks; ++task) stage->run(task);
   }
-  wait_until_done();
+  add_time();
 }
 
-void ThreadPool::publish(const Job& job, size_t begin, size_t end) {
-  const size_t count = end - begin;
-  job_ = job;
-  first_task_ = begin;
-  num_wanted_ = static_cast<int>(count);
+// The thread that ended the stage before, alone, gets here.
+void ThreadPool::start_next_stage(size_t thread) {
+  while (next_stage_ < stages_.size()) {
+    add_time();
+    Stage& stage = *stages_[next_stage_++];
+    const size_t num_tasks = stage.prepare(num_threads_);
+    if (num_tasks > 1) return publish(stage, num_tasks);
+    if (num_tasks == 1) stage.run(0);
+  }
+  add_time();
+  is_over_.store(true, std::memory_order_release);
+  if (thread != 0) announce();  // the caller of the pass waits for it; nobody else has to know
+}
+
+void ThreadPool::publish(Stage& stage, size_t num_tasks) {
+  stage_ = &stage;
+  num_wanted_ = num_tasks;
   num_done_.store(0, std::memory_order_relaxed);
-  ++job_number_;
+  ++stage_number_;
   for (size_t i = 0; i < num_threads_; ++i) {
-    const uint64_t first = count * i / num_threads_, past = count * (i + 1) / num_threads_;
-    runs_[i].word.store(job_number_ << 2 * kTaskBits | first << kTaskBits | past, std::memory_order_release);
+    const Memory next = next_read(i);
+    runs_[i].next_read.store(next.start, std::memory_order_relaxed);
+    runs_[i].next_bytes.store(std::min(next.bytes, kFetchedAhead), std::memory_order_relaxed);
+    const uint64_t first = num_tasks * i / num_threads_, past = num_tasks * (i + 1) / num_threads_;
+    runs_[i].word.store(stage_number_ << 2 * kTaskBits | first << kTaskBits | past, std::memory_order_release);
   }
+  announce();
+}
+
+Memory ThreadPool::next_read(size_t thread) const {
+  const size_t end = std::min(stages_.size(), next_stage_ + kStagesAhead);
+  for (size_t i = next_stage_; i < end; ++i) {
+    const Memory found = stages_[i]->first_read(thread, num_threads_);
+    if (found.bytes > 0) return found;
+  }
+  return {};
+}
+
+// The time since the last call goes to the stage that ran until now.
+void ThreadPool::add_time() {
+  if (spent_ns_ == nullptr) return;
+  const uint64_t now = now_ns();
+  if (next_stage_ > 0) spent_ns_[next_stage_ - 1] += now - stage_started_ns_;
+  stage_started_ns_ = now;
 }
 
 // The next of its own, else of another thread: from the front, too, as a thread that has to be helped
@@ -107,21 +150,20 @@ void ThreadPool::publish(const Job& job, size_t begin, size_t end) {
 bool ThreadPool::do_one_task(size_t thread) {
   size_t task = kNothing;
   for (size_t i = 0; task == kNothing && i < num_threads_; ++i) {
-    task = claim(runs_[(thread + i) % num_threads_].word);
+    std::atomic<uint64_t>& word = runs_[(thread + i) % num_threads_].word;
+    uint64_t run = word.load(std::memory_order_acquire);
+    while (task == kNothing && (run >> kTaskBits & kTaskMask) < (run & kTaskMask)) {
+      const uint64_t rest = run + (uint64_t{1} << kTaskBits);
+      if (word.compare_exchange_weak(run, rest, std::memory_order_acq_rel, std::memory_order_acquire)) {
+        task = run >> kTaskBits & kTaskMask;
+      }
+    }
   }
   if (task == kNothing) return false;
-  const int wanted = num_wanted_;
-  job_.call(job_.object, first_task_ + task);
-  if (num_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == wanted) num_done_.notify_one();
+  const size_t wanted = num_wanted_;
+  stage_->run(task);
+  if (num_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == wanted) start_next_stage(thread);
   return true;
-}
-
-void ThreadPool::wait_until_done() {
-  for (int spin = 0; spin < kSpins; ++spin) {
-    if (num_done_.load(std::memory_order_acquire) == num_wanted_) return;
-    pause_briefly();
-  }
-  for (int done; (done = num_done_.load(std::memory_order_acquire)) != num_wanted_;) num_done_.wait(done);
 }
 
 void ThreadPool::work(size_t thread) {
@@ -129,14 +171,26 @@ void ThreadPool::work(size_t thread) {
     const int seen = signal_.load(std::memory_order_acquire);
     while (do_one_task(thread)) {
     }
-    if (!stopping_.load()) sleep_until_signal(seen);
+    if (!stopping_.load()) wait_for_signal(thread, seen);
   }
 }
 
-void ThreadPool::sleep_until_signal(int seen) {
-  for (int spin = 0; spin < kSpins; ++spin) {
+void ThreadPool::announce() {
+  signal_.fetch_add(1);
+  signal_.notify_all();
+}
+
+void ThreadPool::wait_for_signal(size_t thread, int seen) {
+  const Run& own = runs_[thread];
+  Memory next{own.next_read.load(std::memory_order_relaxed), own.next_bytes.load(std::memory_order_relaxed)};
+  const int spins = is_over_.load(std::memory_order_relaxed) ? kSpins : kPassSpins;
+  for (int spin = 0; spin < spins; ++spin) {
     if (signal_.load(std::memory_order_acquire) != seen) return;
-    pause_briefly();
+    if (next.bytes > 0) {
+      next = fetch_some(next);
+    } else {
+      pause_briefly();
+    }
   }
   signal_.wait(seen);
 }

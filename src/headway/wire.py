@@ -7,12 +7,13 @@ same folds over them as the engine would.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
 
 from headway.core import events as core_events
-from headway.core.events import Event
+from headway.core.events import Advanced, Event
 from headway.core.request import FinishReason, Request
 
 
@@ -117,8 +118,11 @@ class StepTrace(msgspec.Struct, array_like=True, frozen=True):
 
 
 class EventRecord(msgspec.Struct, array_like=True, frozen=True):
+    """One event, or a run of `Advanced`: a step gives every running sequence one."""
+
     kind: str
-    fields: dict[str, Any]
+    fields: Any = None
+    advanced: list[Advanced] = []
 
 
 class TurnMessage(msgspec.Struct, tag="turn", frozen=True):
@@ -150,7 +154,6 @@ _EVENT_TYPES: dict[str, Any] = {
         "Admitted",
         "Resumed",
         "Preempted",
-        "Advanced",
         "Retired",
         "Aborted",
         "Rejected",
@@ -176,8 +179,19 @@ def decode_from_engine(data: bytes) -> FromEngine:
 
 
 def pack_events(events: Sequence[Event]) -> list[EventRecord]:
-    return [EventRecord(type(event).__name__, msgspec.to_builtins(event)) for event in events]
+    records: list[EventRecord] = []
+    for kind, run in groupby(events, key=type):
+        if kind is Advanced:
+            records.append(EventRecord(kind.__name__, advanced=list(run)))  # type: ignore[arg-type]
+        else:
+            records += [EventRecord(kind.__name__, event) for event in run]
+    return records
 
 
 def unpack_events(records: Sequence[EventRecord]) -> list[Event]:
-    return [msgspec.convert(record.fields, _EVENT_TYPES[record.kind]) for record in records]
+    events: list[Event] = []
+    for record in records:
+        events += record.advanced
+        if not record.advanced:
+            events.append(msgspec.convert(record.fields, _EVENT_TYPES[record.kind]))
+    return events

@@ -9,7 +9,8 @@ import pytest
 
 from headway.core.request import SamplingParams
 from headway.engine import sampling as sampling_module
-from headway.engine.sampling import Sampler, stream_seed
+from headway.engine.sampling import Sampler
+from headway.engine.sampling_rows import stream_seed
 from headway.engine.token_tables import TokenTables
 from headway.ops.reference.backend import ReferenceOps
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from headway.core.step import Chunk
-from headway.engine.token_batch import plan_batch
+from headway.engine.token_batch import BatchPlan, BatchPlanner
 
 
 def chunk(
@@ -28,6 +30,10 @@ def chunk(
     return Chunk(sequence, first, count, samples, block_ids)  # type: ignore[arg-type]
 
 
+def plan_batch(chunks: list[Chunk], block_size: int) -> BatchPlan:
+    return BatchPlanner(block_size).plan(chunks)
+
+
 def test_two_prefills_and_a_decode_lie_end_to_end() -> None:
     long = list(range(100, 140))
     plan = plan_batch(
@@ -43,7 +49,8 @@ def test_two_prefills_and_a_decode_lie_end_to_end() -> None:
     assert batch.positions.tolist() == [14, 15, 16, 17, 0, 1, 32]
     assert batch.kv_rows.tolist() == [5 * 16 + 14, 5 * 16 + 15, 48, 49, 32, 33, 64]
     assert batch.chunk_starts.tolist() == [0, 4, 6, 7]
-    assert batch.block_tables.tolist() == [[5, 3, -1], [2, -1, -1], [1, 0, 4]]
+    assert batch.block_tables[:, :4].tolist() == [[5, 3, -1, -1], [2, -1, -1, -1], [1, 0, 4, -1]]
+    assert (batch.block_tables[:, 4:] == -1).all()
     assert batch.logit_rows.tolist() == [5, 6]
     assert batch.kv_rows.dtype == np.int64
     assert plan.prompts == ()
@@ -64,3 +71,71 @@ def test_a_decode_scores_no_prompt_token() -> None:
         list(range(11)), [0], 10, 1, samples=True, prompt_logprobs=2, num_prompt_tokens=10
     )
     assert plan_batch([decode], 16).prompts == ()
+
+
+def plain_rows(chunks: list[Chunk], block_size: int) -> list[tuple[int, int, int]]:
+    """Token, position and kv row of every token of a step, one by one."""
+    return [
+        (
+            c.sequence.token_ids[position],
+            position,
+            c.block_ids[position // block_size] * block_size + position % block_size,
+        )
+        for c in chunks
+        for position in range(c.first_position, c.first_position + c.num_tokens)
+    ]
+
+
+class Walk:
+    """Sequences that come, grow by a token or a few, lose their blocks and go."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.blocks = iter(range(10_000))
+        self.running: list[list] = []  # [sequence, blocks, computed]
+
+    def step(self) -> list[Chunk]:
+        if self.rng.random() < 0.4 or not self.running:
+            prompt = [self.rng.randrange(1000) for _ in range(self.rng.randrange(1, 100))]
+            sequence = chunk(prompt, [], 0, 1).sequence
+            self.running.append([sequence, [], 0])
+        if self.rng.random() < 0.2:
+            self.running.pop(self.rng.randrange(len(self.running)))
+        for entry in self.running:
+            if self.rng.random() < 0.05:
+                entry[1:] = [[], 0]  # preempted: another list, and from the start
+        return [c for entry in self.running if (c := self.grow(entry)) is not None]
+
+    def grow(self, entry: list) -> Chunk | None:
+        sequence, _, first = entry
+        if self.rng.random() < 0.1:
+            return None  # not in this step
+        count = min(len(sequence.token_ids) - first, self.rng.choice((1, 16, 40)))
+        while len(entry[1]) * 16 < first + count:
+            entry[1].append(next(self.blocks))
+        entry[2] = first + count
+        samples = entry[2] == len(sequence.token_ids)
+        made = Chunk(sequence, first, count, samples, entry[1])
+        if samples:
+            sequence.token_ids = [*sequence.token_ids, self.rng.randrange(1000)]
+        return made
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_plan_owes_nothing_to_the_steps_before_it(seed: int) -> None:
+    planner, walk = BatchPlanner(16), Walk(seed)
+    for _ in range(120):
+        chunks = walk.step()
+        if not chunks:
+            continue
+        plan = planner.plan(chunks)
+        batch = plan.batch
+        columns = (batch.token_ids, batch.positions, batch.kv_rows)
+        assert list(zip(*(c.tolist() for c in columns), strict=True)) == plain_rows(chunks, 16)
+        for table, one in zip(batch.block_tables.tolist(), chunks, strict=True):
+            needed = -(-(one.first_position + one.num_tokens) // 16)
+            assert table[:needed] == one.block_ids[:needed]
+        assert [id(s) for s in plan.sampling] == [id(c.sequence) for c in chunks if c.samples]
+        ends = batch.chunk_starts[1:] - 1
+        rows = [end for end, c in zip(ends.tolist(), chunks, strict=True) if c.samples]
+        assert batch.logit_rows.tolist() == rows

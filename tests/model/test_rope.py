@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headway.model.rope import RopeTables, identity_tables, inverse_frequencies
+from headway.model.rope import RopeTables, inverse_frequencies, rotation
 from headway.model.shape import RopeConfig
 
 _PLAIN = RopeConfig(theta=10_000.0, rotary_dim=8)
@@ -63,6 +63,7 @@ def test_yarn_scales_the_tables():
 
 
 def test_identity_turns_nothing():
-    cos, sin = identity_tables(RopeTables(_PLAIN, 4))
+    turns_nothing = rotation(RopeTables(_PLAIN, 4))
+    cos, sin = turns_nothing.identity_cos, turns_nothing.identity_sin
     assert np.all(cos == 1)
     assert np.all(sin == 0)

@@ -1,110 +1,131 @@
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <limits>
 
-#include "kernels/sample/sample.h"
+#include "kernels/kernel_table.h"
+#include "kernels/sample/bracket.h"
 
 namespace headway {
 namespace {
 
-// The ids of one row in order of falling logit, lower id first on a tie; sorted where looked at.
+constexpr size_t kSampled = 128;
+// Where in the sorted sample the brackets end: narrow ones at the top, where the weight is.
+constexpr size_t kSampleRanks[kBrackets - 1] = {1, 4, 16, 32, 64};
+
+BracketBounds bounds_of(const float* logits, size_t width) {
+  float sample[kSampled];
+  const size_t stride = std::max<size_t>(1, width / kSampled), count = std::min(width, kSampled);
+  for (size_t i = 0; i < count; ++i) {
+    const float logit = logits[i * stride];
+    // What is masked is no place to cut; the lowest of all numbers has the masked below it.
+    sample[i] = logit > std::numeric_limits<float>::lowest() ? logit : std::numeric_limits<float>::lowest();
+  }
+  std::sort(sample, sample + count, std::greater<float>());
+  BracketBounds cut;
+  for (size_t b = 0; b + 1 < kBrackets; ++b) cut.bounds[b] = sample[kSampleRanks[b] * count / kSampled];
+  cut.bounds[kBrackets - 1] = -std::numeric_limits<float>::infinity();
+  return cut;
+}
+
+// The ids of one row in order of falling logit; brackets are opened when something ends in them.
 class FallingOrder {
  public:
-  FallingOrder(const float* logits, size_t width, SampleScratch& scratch)
-      : logits_(logits), width_(width), scratch_(scratch) {
-    scratch_.order.resize(width);
-    for (size_t i = 0; i < width; ++i) {
-      const size_t bucket = scratch_.buckets[i];
-      counts_[bucket] += 1;
-      masses_[bucket] += scratch_.weights[i];
+  struct Prefix {
+    size_t bracket, count;  // all of the brackets before, and so many of this one
+    double mass;
+    bool operator<(const Prefix& other) const {
+      return bracket != other.bracket ? bracket < other.bracket : count < other.count;
     }
+  };
+
+  FallingOrder(const KernelTable& kernels, const SampleRow& row, SampleScratch& scratch)
+      : kernels_(kernels), row_(row), scratch_(scratch), cut_(bounds_of(row.logits, row.width)) {
+    constexpr size_t kSlack = 16;
+    scratch.ids.resize(row.width + kSlack);
+    scratch.logits.resize(row.width + kSlack);
+    scratch.weights.resize(row.width + kSlack);
+    scratch.candidates.resize(row.width);
+    scratch.places.resize(row.width);
   }
 
-  // Sum of the weights of the first `count` ids.
-  double mass_of(size_t count) {
-    double mass = 0;
-    for (size_t bucket = 0, begin = 0; begin < count; begin += counts_[bucket++]) {
-      if (begin + counts_[bucket] <= count) {
-        mass += masses_[bucket];
-        continue;
-      }
-      const int32_t* ids = sorted(bucket, begin);
-      for (size_t i = 0; begin + i < count; ++i) mass += scratch_.weights[ids[i]];
-      break;
-    }
-    return mass;
+  Prefix everything() {
+    kernels_.bracket_masses(row_, cut_, masses_);
+    return {kBrackets - 1, row_.width, masses_[kBrackets - 1]};
   }
 
-  // Length of the shortest prefix whose weights sum to at least `wanted`, or to more if `strictly`.
-  size_t prefix_reaching(double wanted, bool strictly) {
-    double mass = 0;
-    const auto reached = [&](double m) { return strictly ? m > wanted : m >= wanted; };
-    for (size_t bucket = 0, begin = 0; bucket < kBuckets; begin += counts_[bucket++]) {
-      if (counts_[bucket] == 0) continue;
-      if (!reached(mass + masses_[bucket])) {
-        mass += masses_[bucket];
-        continue;
-      }
-      const int32_t* ids = sorted(bucket, begin);
-      for (size_t i = 0; i < counts_[bucket]; ++i) {
-        mass += scratch_.weights[ids[i]];
-        if (reached(mass)) return begin + i + 1;
-      }
-      return begin + counts_[bucket];
+  // The first `count` ids. Needs no sum over the whole row.
+  Prefix first(size_t count) {
+    double before = 0;
+    for (size_t b = 0; b < kBrackets; ++b) {
+      Bracket& bracket = opened(b);
+      if (count <= bracket.count()) return {b, count, masses_[b] = before + bracket.mass_of(count)};
+      count -= bracket.count();
+      masses_[b] = before += bracket.mass();
     }
-    return width_;
+    return {kBrackets - 1, row_.width, before};
   }
 
-  int32_t id_at(size_t index) {
-    size_t bucket = 0, begin = 0;
-    while (begin + counts_[bucket] <= index) begin += counts_[bucket++];
-    return sorted(bucket, begin)[index - begin];
+  // The shortest prefix whose weights sum to at least `wanted`, or to more if `strictly`.
+  Prefix reaching(double wanted, bool strictly, const Prefix& kept) {
+    const auto reached = [&](double mass) { return strictly ? mass > wanted : mass >= wanted; };
+    size_t b = 0;
+    while (b < kept.bracket && !reached(masses_[b])) ++b;
+    while (b > 0 && masses_[b] == masses_[b - 1]) --b;  // nothing weighs anything there
+    const double before = b ? masses_[b - 1] : 0;
+    const size_t count = opened(b).prefix_reaching(before, reached);
+    return {b, count, before + opened(b).mass_of(count)};
   }
+
+  // Of a prefix, what weighs at least so much.
+  Prefix at_least(float weight, const Prefix& kept) {
+    Prefix found{0, 0, 0};
+    for (size_t b = 0; b <= kept.bracket; ++b) {
+      Bracket& bracket = opened(b);
+      const size_t count = bracket.count_at_least(weight);
+      if (count) found = {b, count, (b ? masses_[b - 1] : 0) + bracket.mass_of(count)};
+      if (count < bracket.count()) break;
+    }
+    return std::min(found, kept);
+  }
+
+  int32_t last_of(const Prefix& prefix) { return opened(prefix.bracket).at(prefix.count - 1).id; }
 
  private:
-  const int32_t* sorted(size_t bucket, size_t begin) {
-    int32_t* ids = scratch_.order.data() + begin;
-    if (is_sorted_[bucket]) return ids;
-    size_t found = 0;
-    for (size_t i = 0; found < counts_[bucket]; ++i) {
-      if (scratch_.buckets[i] == bucket) ids[found++] = static_cast<int32_t>(i);
-    }
-    std::sort(ids, ids + found, [this](int32_t a, int32_t b) { return comes_first(a, b); });
-    is_sorted_[bucket] = true;
-    return ids;
+  Bracket& opened(size_t b) {
+    Bracket& bracket = brackets_[b];
+    if (bracket.is_open()) return bracket;
+    const float above = b ? cut_.bounds[b - 1] : std::numeric_limits<float>::quiet_NaN();
+    const Candidates found{scratch_.ids.data(), scratch_.logits.data(), scratch_.weights.data()};
+    const size_t count = kernels_.collect(row_, cut_.bounds[b], above, found);
+    bracket.open(found, count, scratch_.candidates.data() + num_opened_, scratch_.places.data());
+    num_opened_ += count;
+    return bracket;
   }
 
-  bool comes_first(int32_t a, int32_t b) const {
-    const float x = number(logits_[a]), y = number(logits_[b]);
-    return x != y ? x > y : a < b;
-  }
-
-  static float number(float logit) { return logit == logit ? logit : -__builtin_inff(); }
-
-  const float* logits_;
-  size_t width_;
+  const KernelTable& kernels_;
+  const SampleRow& row_;
   SampleScratch& scratch_;
-  size_t counts_[kBuckets] = {};
-  double masses_[kBuckets] = {};
-  bool is_sorted_[kBuckets] = {};
+  const BracketBounds cut_;
+  size_t num_opened_ = 0;
+  double masses_[kBrackets] = {};  // of brackets 0 to b
+  std::array<Bracket, kBrackets> brackets_;
 };
-
-size_t count_at_least(const SampleScratch& scratch, size_t width, float least) {
-  return static_cast<size_t>(std::count_if(scratch.weights.begin(), scratch.weights.begin() + width,
-                                           [least](float weight) { return weight >= least; }));
-}
 
 }  // namespace
 
-int32_t select_token(const float* logits, size_t width, const SampleParams& params, SampleScratch& scratch) {
-  FallingOrder order(logits, width, scratch);
-  size_t kept = params.top_k > 0 ? std::min(width, static_cast<size_t>(params.top_k)) : width;
+int32_t select_token(const KernelTable& kernels, const SampleRow& row, const SampleParams& params,
+                     SampleScratch& scratch) {
+  FallingOrder order(kernels, row, scratch);
+  const bool cuts = params.top_k > 0 && static_cast<size_t>(params.top_k) < row.width;
+  FallingOrder::Prefix kept = cuts ? order.first(static_cast<size_t>(params.top_k)) : order.everything();
   if (params.top_p < 1) {
-    const double wanted = static_cast<double>(params.top_p) * order.mass_of(kept);
-    kept = std::min(kept, order.prefix_reaching(wanted, false));
+    const double wanted = static_cast<double>(params.top_p) * kept.mass;
+    kept = std::min(kept, order.reaching(wanted, false, kept));
   }
-  if (params.min_p > 0) kept = std::min(kept, count_at_least(scratch, width, params.min_p));
-  const double draw = philox_uniform(params.seed, params.position) * order.mass_of(kept);
-  const size_t length = std::min(kept, order.prefix_reaching(draw, true));
-  return order.id_at(length - 1);
+  if (params.min_p > 0) kept = order.at_least(params.min_p, kept);
+  const double draw = philox_uniform(params.seed, params.position) * kept.mass;
+  return order.last_of(std::min(kept, order.reaching(draw, true, kept)));
 }
 
 double philox_uniform(uint64_t seed, int64_t position) {

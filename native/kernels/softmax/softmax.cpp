@@ -25,22 +25,38 @@ double sum_of_exp(const float* x, size_t width, float largest) {
 
 }  // namespace
 
+// Four chains: one maximum waits for the one before it.
 float largest_of(const float* x, size_t width) {
-  f32x16 best = broadcast(kMinusInfinity);
-  for (size_t i = 0; i < width; i += kLanes) best = larger(load_f32(x + i, width - i, kMinusInfinity), best);
-  return max_lane(best);
+  constexpr size_t kChains = 4;
+  f32x16 best[kChains];
+  HEADWAY_UNROLL
+  for (size_t chain = 0; chain < kChains; ++chain) best[chain] = broadcast(kMinusInfinity);
+  size_t i = 0;
+  for (; i + kChains * kLanes <= width; i += kChains * kLanes) {
+    HEADWAY_UNROLL
+    for (size_t chain = 0; chain < kChains; ++chain) best[chain] = larger(load_f32(x + i + chain * kLanes), best[chain]);
+  }
+  for (; i < width; i += kLanes) best[0] = larger(load_f32(x + i, width - i, kMinusInfinity), best[0]);
+  return max_lane(larger(larger(best[0], best[1]), larger(best[2], best[3])));
 }
 
 void argmax(const ArgmaxArgs& args, Range rows) {
   for (size_t row = rows.begin; row < rows.end; ++row) {
     const float* x = args.logits + row * args.width;
-    const float largest = largest_of(x, args.width);
-    size_t i = 0;
+    float largest = kMinusInfinity;
+    size_t found = 0;
+    for (size_t block = 0; block < args.width; block += kBlock) {
+      const float candidate = largest_of(x + block, args.width - block < kBlock ? args.width - block : kBlock);
+      if (candidate > largest) {
+        largest = candidate;
+        found = block;
+      }
+    }
     // NaN counts as -inf: a row of nothing else has its largest at 0.
     if (largest != kMinusInfinity) {
-      while (x[i] != largest) ++i;
+      while (x[found] != largest) ++found;
     }
-    args.out[row] = static_cast<int32_t>(i);
+    args.out[row] = static_cast<int32_t>(found);
   }
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headway.core.request import FinishReason
 
@@ -70,9 +71,8 @@ class Preempted:
     num_preemptions: int  # of this sequence, this one included
 
 
-@dataclass(frozen=True, slots=True)
-class Advanced:
-    """A sequence got new output tokens."""
+class Advanced(NamedTuple):
+    """A sequence got new output tokens. By far the most frequent: a tuple is made twice as fast."""
 
     sequence_id: int
     request_id: str

@@ -159,8 +159,9 @@ class Scheduler:
                 continue  # preempted earlier in this very step
             if holds_decodes and sequence.is_prefilled:
                 continue
-            num_wanted = sequence.num_wanted_tokens()
-            num_tokens = self._prefill.chunk(num_wanted, step.tokens_left)
+            num_tokens = num_wanted = sequence.num_wanted_tokens()
+            if num_wanted > 1:  # one fits in whatever is left
+                num_tokens = self._prefill.chunk(num_wanted, step.tokens_left)
             if num_tokens and self._make_room(sequence, num_tokens, step, now_ns):
                 step.add(sequence, num_tokens, samples=num_tokens == num_wanted)
         # Only now: a chunk that is placed may still be dropped, and is then never computed.
@@ -170,10 +171,10 @@ class Scheduler:
         self, sequence: Sequence, num_tokens: int, step: StepBuilder, now_ns: int
     ) -> bool:
         """Preempt until `sequence` can grow by `num_tokens`. False if it was its own victim."""
-        need = self.config.num_blocks_for(sequence.num_computed_tokens + num_tokens)
-        num_missing = need - len(sequence.block_ids)
-        if num_missing <= 0:
+        num_tokens += sequence.num_computed_tokens
+        if num_tokens <= len(sequence.block_ids) * self.config.block_size:
             return True
+        num_missing = self.config.num_blocks_for(num_tokens) - len(sequence.block_ids)
         while num_missing > self.pool.num_free:
             victim = self._victims.choose(self._residents.running, self.pool)
             self._preempt(victim, sequence, step, now_ns)
@@ -230,24 +231,16 @@ class Scheduler:
         self._check_oldest(step)
         tokens = sampled_tokens(step, result)
         self._in_flight.popleft()
-        advanced = [pair for pair in tokens if self._append(*pair)]
+        advanced = [pair for pair in tokens if _append(*pair)]
         events: list[Event] = [
             Advanced(sequence.sequence_id, sequence.request.request_id, (token_id,))
             for sequence, token_id in advanced
         ]
-        self._prefix.register(sequence for sequence, _ in advanced)
+        self._prefix.register([sequence for sequence, _ in advanced])
         for sequence, token_id in advanced:
             if retired := self._limits.ending(sequence, token_id):
                 events += self._end(sequence, retired)
         return events
-
-    def _append(self, sequence: Sequence, token_id: int) -> bool:
-        """Add a sampled token. False if the sequence ended while it was in flight."""
-        sequence.num_pending_tokens -= 1
-        if sequence.status is SequenceStatus.FINISHED:
-            return False
-        sequence.token_ids.append(token_id)
-        return True
 
     def fail(self, step: Step, detail: str) -> list[Event]:
         """The step could not be run: its sequences end with an error, the others go on."""
@@ -346,6 +339,15 @@ class Scheduler:
     def parked_sequences(self) -> list[Sequence]:
         """Ended members of a static batch, whose slots and blocks stay idle until it drains."""
         return list(self._residents.parked)
+
+
+def _append(sequence: Sequence, token_id: int) -> bool:
+    """Add a sampled token. False if the sequence ended while it was in flight."""
+    sequence.num_pending_tokens -= 1
+    if sequence.status is SequenceStatus.FINISHED:
+        return False
+    sequence.token_ids.append(token_id)
+    return True
 
 
 def _build_prefix_cache(config: SchedulerConfig, pool: BlockPool) -> PrefixCache:

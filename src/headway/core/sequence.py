@@ -72,7 +72,7 @@ class Sequence:
     def num_prefill_tokens_left(self) -> int:
         """Known tokens to compute before it yields its next one; none for a decode."""
         num_left = len(self.token_ids) - self.num_computed_tokens
-        return num_left if num_left > 1 or not self.is_prefilled else 0
+        return num_left if num_left > 1 or self.num_computed_tokens < self.num_prompt_tokens else 0
 
     def num_wanted_tokens(self) -> int:
         """Tokens it still has to compute; none while what is in flight may already end it."""

@@ -97,14 +97,14 @@ class BadStepResultError(ValueError):
 def sampled_tokens(step: Step, result: StepResult) -> list[tuple[Sequence, int]]:
     """The new token of every chunk that samples. Raises BadStepResultError if one has not one."""
     tokens: list[tuple[Sequence, int]] = []
-    for chunk in step.chunks:
-        if not chunk.samples:
+    for sequence, _, _, samples, _ in step.chunks:
+        if not samples:
             continue
-        token_ids = result.token_ids.get(chunk.sequence.sequence_id, ())
+        token_ids = result.token_ids.get(sequence.sequence_id, ())
         if len(token_ids) != 1:
             raise BadStepResultError(
-                f"step {step.index}: sequence {chunk.sequence.sequence_id} samples one token, "
+                f"step {step.index}: sequence {sequence.sequence_id} samples one token, "
                 f"the result has {len(token_ids)}"
             )
-        tokens.append((chunk.sequence, token_ids[0]))
+        tokens.append((sequence, token_ids[0]))
     return tokens

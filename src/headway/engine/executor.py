@@ -7,16 +7,18 @@ from collections.abc import Sequence as SequenceOf
 import numpy as np
 
 from headway.core.events import Aborted, Event, Retired
-from headway.core.step import Chunk, Step, StepResult
+from headway.core.sequence import Sequence
+from headway.core.step import Step, StepResult
 from headway.engine.heartbeat import Progress
 from headway.engine.logprobs import LogprobStore
 from headway.engine.sampling import Sampler
-from headway.engine.token_batch import BatchPlan, plan_batch
+from headway.engine.token_batch import BatchPlan, BatchPlanner
 from headway.model.decoder import Decoder
 from headway.ops.interface import F32, KVCache, Ops
 
 # Logits of this many rows exist at once (64 rows of a 150k vocabulary are 38 MB).
 _ROWS_AT_ONCE = 64
+_ENDINGS = (Retired, Aborted)
 
 
 class ModelExecutor:
@@ -28,34 +30,35 @@ class ModelExecutor:
     def __init__(self, decoder: Decoder, cache: KVCache, ops: Ops) -> None:
         self._decoder = decoder
         self._cache = cache
+        self._planner = BatchPlanner(cache.block_size)
         self._sampler = Sampler(ops)
         self.progress = Progress()
         self.logprobs = LogprobStore(ops)
 
     def run(self, step: Step) -> StepResult:
         self.progress.step_runs(step.index, step.num_tokens)
-        plan = plan_batch(step.chunks, self._cache.block_size)
+        plan = self._planner.plan(step.chunks)
         hidden = self._decoder.hidden_states(plan.batch, self._cache)
         self._score_prompts(hidden, plan)
         return StepResult(token_ids=self._sample(hidden, plan.sampling))
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         for event in events:
-            if isinstance(event, Retired | Aborted):
+            if isinstance(event, _ENDINGS):
                 self._sampler.forget(event.sequence_id)
                 self.logprobs.forget(event.sequence_id)
 
-    def _sample(self, hidden: F32, chunks: SequenceOf[Chunk]) -> dict[int, tuple[int, ...]]:
+    def _sample(self, hidden: F32, sequences: SequenceOf[Sequence]) -> dict[int, tuple[int, ...]]:
         token_ids: dict[int, tuple[int, ...]] = {}
-        for start in range(0, len(chunks), _ROWS_AT_ONCE):
-            part = chunks[start : start + _ROWS_AT_ONCE]
+        for start in range(0, len(sequences), _ROWS_AT_ONCE):
+            part = sequences[start : start + _ROWS_AT_ONCE]
             logits = self._decoder.logits(hidden[start : start + len(part)])
-            for chunk, token in zip(part, self._sample_rows(logits, part), strict=True):
-                token_ids[chunk.sequence.sequence_id] = (token,)
+            tokens = self._sample_rows(logits, part)
+            ids = [sequence.sequence_id for sequence in part]
+            token_ids.update(zip(ids, zip(tokens, strict=True), strict=True))
         return token_ids
 
-    def _sample_rows(self, logits: F32, chunks: SequenceOf[Chunk]) -> list[int]:
-        sequences = [chunk.sequence for chunk in chunks]
+    def _sample_rows(self, logits: F32, sequences: SequenceOf[Sequence]) -> list[int]:
         wanted = [i for i, s in enumerate(sequences) if s.request.sampling.logprobs is not None]
         raw = self.logprobs.log_softmax(np.ascontiguousarray(logits[wanted])) if wanted else None
         tokens = self._sampler.sample(logits, sequences)

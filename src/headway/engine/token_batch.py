@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
+from itertools import chain, compress
 
 import numpy as np
 
+from headway.core.sequence import Sequence
 from headway.core.step import Chunk
-from headway.ops.interface import TokenBatch
+from headway.engine.block_tables import BlockTables
+from headway.ops.interface import I32, TokenBatch
+
+Numbers = SequenceOf[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,59 +34,80 @@ class BatchPlan:
     """
 
     batch: TokenBatch
-    sampling: tuple[Chunk, ...]
+    sampling: SequenceOf[Sequence]
     prompts: tuple[PromptRows, ...]
 
 
-def plan_batch(chunks: SequenceOf[Chunk], block_size: int) -> BatchPlan:
-    """Lay the chunks of a step end to end."""
-    starts = np.zeros(len(chunks) + 1, np.int32)
-    np.cumsum([chunk.num_tokens for chunk in chunks], out=starts[1:])
-    num_tokens = int(starts[-1])
-    token_ids = np.empty(num_tokens, np.int32)
-    positions = np.empty(num_tokens, np.int32)
-    for chunk, start, end in zip(chunks, starts[:-1], starts[1:], strict=True):
-        last_position = chunk.first_position + chunk.num_tokens
-        token_ids[start:end] = chunk.sequence.token_ids[chunk.first_position : last_position]
-        positions[start:end] = np.arange(chunk.first_position, last_position, dtype=np.int32)
-    tables = _block_tables(chunks, block_size)
-    rows_of = np.repeat(np.arange(len(chunks)), np.diff(starts))
-    block_ids = tables[rows_of, positions // block_size].astype(np.int64)
-    sampling = tuple(chunk for chunk in chunks if chunk.samples)
-    sampling_rows = [int(starts[i + 1]) - 1 for i, chunk in enumerate(chunks) if chunk.samples]
-    prompts, prompt_rows = _prompt_rows(chunks, starts, first_row=len(sampling))
-    batch = TokenBatch(
-        token_ids=token_ids,
-        positions=positions,
-        kv_rows=block_ids * block_size + positions % block_size,
-        chunk_starts=starts,
-        block_tables=tables,
-        logit_rows=np.array(sampling_rows + prompt_rows, np.int32),
-    )
-    return BatchPlan(batch, sampling, prompts)
+class BatchPlanner:
+    """Lays the chunks of each step end to end.
+
+    Steps resemble the one before: block tables are kept and only added to, and of a row that goes
+    on nothing is looked at in Python but its token. A plan holds until the next one is made.
+    """
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = block_size
+        self._tables = BlockTables()
+        self._sequences: SequenceOf[Sequence] = ()
+        self._scored: list[int] = []  # rows whose sequences asked for prompt logprobs
+
+    def plan(self, chunks: SequenceOf[Chunk]) -> BatchPlan:
+        sequences, firsts, counts, samples, block_ids = zip(*chunks, strict=True)
+        if sequences != self._sequences:
+            self._sequences = sequences
+            self._scored = [row for row, s in enumerate(sequences) if _is_scored(s)]
+        starts = np.zeros(len(chunks) + 1, np.int32)
+        np.cumsum(counts, out=starts[1:])
+        ends = np.add(firsts, counts, dtype=np.int32)
+        num_blocks = (ends + (self._block_size - 1)) // self._block_size
+        tables = self._tables.cover(block_ids, num_blocks)
+        positions, rows = _positions(ends, starts)
+        places = positions % self._block_size
+        held_in = tables[rows, positions // self._block_size].astype(np.int64)
+        prompts, prompt_rows = self._prompt_rows(chunks, starts, first_row=sum(samples))
+        batch = TokenBatch(
+            token_ids=_token_ids(sequences, firsts, counts),
+            positions=positions,
+            kv_rows=held_in * self._block_size + places,
+            chunk_starts=starts,
+            block_tables=tables,
+            logit_rows=np.concatenate(((starts[1:] - 1)[np.array(samples)], prompt_rows)),
+        )
+        return BatchPlan(batch, tuple(compress(sequences, samples)), prompts)
+
+    def _prompt_rows(
+        self, chunks: SequenceOf[Chunk], starts: I32, first_row: int
+    ) -> tuple[tuple[PromptRows, ...], I32]:
+        """Rows that predict a prompt token, for the sequences that asked for prompt logprobs."""
+        prompts: list[PromptRows] = []
+        rows: list[int] = []
+        for index in self._scored:
+            chunk = chunks[index]
+            last_scored = chunk.sequence.num_prompt_tokens - 1  # it predicts no prompt token
+            count = min(chunk.num_tokens, last_scored - chunk.first_position)
+            if count > 0:
+                prompts.append(PromptRows(chunk, first_row + len(rows), count))
+                rows += range(int(starts[index]), int(starts[index]) + count)
+        return tuple(prompts), np.array(rows, np.int32)
 
 
-def _block_tables(chunks: SequenceOf[Chunk], block_size: int) -> np.ndarray:
-    """[S, widest] block ids that cover each chunk's last token, padded with -1."""
-    counts = [-(-(c.first_position + c.num_tokens) // block_size) for c in chunks]
-    tables = np.full((len(chunks), max(counts, default=0)), -1, np.int32)
-    for row, (chunk, count) in enumerate(zip(chunks, counts, strict=True)):
-        tables[row, :count] = chunk.block_ids[:count]
-    return tables
+def _is_scored(sequence: Sequence) -> bool:
+    return sequence.request.sampling.prompt_logprobs is not None
 
 
-def _prompt_rows(
-    chunks: SequenceOf[Chunk], starts: np.ndarray, first_row: int
-) -> tuple[tuple[PromptRows, ...], list[int]]:
-    """Rows that predict a prompt token, for the sequences that asked for prompt logprobs."""
-    prompts: list[PromptRows] = []
-    rows: list[int] = []
-    for index, chunk in enumerate(chunks):
-        if chunk.sequence.request.sampling.prompt_logprobs is None:
-            continue
-        last_scored = chunk.sequence.num_prompt_tokens - 1  # this position predicts no prompt token
-        count = min(chunk.first_position + chunk.num_tokens, last_scored) - chunk.first_position
-        if count > 0:
-            prompts.append(PromptRows(chunk, first_row + len(rows), count))
-            rows += range(int(starts[index]), int(starts[index]) + count)
-    return tuple(prompts), rows
+def _positions(ends: I32, starts: I32) -> tuple[I32, I32]:
+    """Each token's position, and the row of its chunk."""
+    num_chunks, num_tokens = len(ends), int(starts[-1])
+    if num_chunks == num_tokens:  # a token each
+        return ends - 1, np.arange(num_chunks, dtype=np.int32)
+    rows = np.repeat(np.arange(num_chunks, dtype=np.int32), np.diff(starts))
+    return np.arange(num_tokens, dtype=np.int32) + (ends - starts[1:])[rows], rows
+
+
+def _token_ids(sequences: SequenceOf[Sequence], firsts: Numbers, counts: Numbers) -> I32:
+    if sum(counts) == len(counts):
+        ids = [s.token_ids[first] for s, first in zip(sequences, firsts, strict=True)]
+        return np.array(ids, np.int32)
+    parts = zip(sequences, firsts, counts, strict=True)
+    known = (s.token_ids[first : first + count] for s, first, count in parts)
+    return np.fromiter(chain.from_iterable(known), np.int32, sum(counts))

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from headway.model.rope import RopeTables, identity_tables
+from headway.model.rope import RopeTables, rotation
 from headway.model.shape import ModelConfig
 from headway.ops.interface import F32, KVCache, Ops, PackedLinear, Raw, TokenBatch
+from headway.ops.program import (
+    Buffer,
+    Embed,
+    Heads,
+    Linear,
+    PagedAttention,
+    PickLogitRows,
+    Program,
+    RmsNorm,
+    RopeAndStore,
+    SiluMul,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +55,10 @@ class Decoder:
         self.config = config
         self._weights = weights
         self._ops = ops
-        self._scratch = _Scratch()
+        self._logits: F32 = np.empty(0, np.float32)
         self._rope = RopeTables(config.rope, config.max_position_embeddings, weights.rope_divisors)
-        self._identity = identity_tables(self._rope)
+        self._rotation = rotation(self._rope)
+        self.forward_pass = ops.compile(write_program(config, weights))
 
     def forward(self, batch: TokenBatch, cache: KVCache) -> F32:
         """Logits float32 [R, vocab] of `batch.logit_rows`; valid until the next call."""
@@ -59,87 +71,27 @@ class Decoder:
         or the cache does not fit the model.
         """
         self._check_cache(cache)
-        num_tokens = len(batch.token_ids)
-        rows = batch.logit_rows
-        if len(rows) and not 0 <= rows.min() <= rows.max() < num_tokens:
-            raise ValueError(f"logit_rows must lie in [0, {num_tokens}), got {rows.tolist()}")
-        x = self._scratch.take("x", num_tokens, self.config.hidden_size)
-        self._ops.embed(self._weights.embedding, batch.token_ids, x)
         self._reach(batch)
-        for index, layer in enumerate(self._weights.layers):
-            attended = self._attend(x, layer, index, batch, cache)
-            if index == self.config.num_layers - 1:
-                x, attended = x[rows], attended[rows]  # no later attention reads the others
-            self._ops.linear(attended, layer.o, x, accumulate=True)
-            self._feed_forward(x, layer)
-        self._ops.rms_norm(x, self._weights.final_norm, self.config.rms_norm_eps, x)
-        return x
+        out = np.empty((len(batch.logit_rows), self.config.hidden_size), np.float32)
+        self.forward_pass.run(batch, cache, self._rotation, out)
+        return out
 
     def logits(self, hidden: F32) -> F32:
         """float32 [R, vocab] of what `hidden_states` gave, or of some of its rows.
 
         The array is scratch memory: the caller may change it, and the next call overwrites it.
         """
-        out = self._scratch.take("logits", len(hidden), self.config.vocab_size)
+        size = len(hidden) * self.config.vocab_size
+        if self._logits.size < size:
+            self._logits = np.empty(size, np.float32)
+        out = self._logits[:size].reshape(len(hidden), self.config.vocab_size)
         self._ops.linear(hidden, self._weights.lm_head, out)
         return out
-
-    def _attend(
-        self, x: F32, layer: LayerWeights, index: int, batch: TokenBatch, cache: KVCache
-    ) -> F32:
-        """attention(norm(x)), in scratch memory"""
-        config, ops = self.config, self._ops
-        normed = self._scratch.take("normed", *x.shape)
-        qkv = self._scratch.take("wide", len(x), config.q_size + 2 * config.kv_size)
-        attended = self._scratch.take("attended", len(x), config.q_size)
-        ops.rms_norm(x, layer.attention_norm, config.rms_norm_eps, normed)
-        ops.linear(normed, layer.qkv, qkv)
-        cos, sin = self._tables(index)
-        ops.rope_and_store(
-            qkv,
-            batch.positions,
-            batch.kv_rows,
-            cos,
-            sin,
-            cache,
-            index,
-            num_heads=config.num_heads,
-            q_norm=layer.q_norm,
-            k_norm=layer.k_norm,
-            eps=config.rms_norm_eps,
-        )
-        ops.paged_attention(
-            qkv,
-            cache,
-            index,
-            batch,
-            num_heads=config.num_heads,
-            scale=config.attention_scale,
-            window=config.windows[index],
-            out=attended,
-        )
-        return attended
-
-    def _feed_forward(self, x: F32, layer: LayerWeights) -> None:
-        """x += down(silu(gate(norm(x))) * up(norm(x)))"""
-        config, ops = self.config, self._ops
-        normed = self._scratch.take("normed", *x.shape)
-        gate_up = self._scratch.take("wide", len(x), 2 * config.intermediate_size)
-        inner = self._scratch.take("inner", len(x), config.intermediate_size)
-        ops.rms_norm(x, layer.mlp_norm, config.rms_norm_eps, normed)
-        ops.linear(normed, layer.gate_up, gate_up)
-        ops.silu_mul(gate_up, inner)
-        ops.linear(inner, layer.down, x, accumulate=True)
-
-    def _tables(self, layer: int) -> tuple[F32, F32]:
-        if self.config.rope_layers[layer]:
-            return self._rope.cos, self._rope.sin
-        return self._identity
 
     def _reach(self, batch: TokenBatch) -> None:
         if len(batch.positions) and int(batch.positions.max()) >= len(self._rope.cos):
             self._rope.reach(int(batch.positions.max()) + 1)
-            self._identity = identity_tables(self._rope)
+            self._rotation = rotation(self._rope)
 
     def _check_cache(self, cache: KVCache) -> None:
         config = self.config
@@ -152,16 +104,74 @@ class Decoder:
             )
 
 
-class _Scratch:
-    """Float32 buffers by name that only grow, so that a step allocates nothing."""
+def write_program(config: ModelConfig, weights: DecoderWeights) -> Program:
+    """The forward pass up to the last norm; its result has a row for each wanted logit row."""
+    program = Program()
+    x = program.buffer(config.hidden_size)
+    program.add(Embed(weights.embedding, x))
+    writer = _LayerWriter(config, program)
+    for index, layer in enumerate(weights.layers):
+        attended = writer.attention(x, layer, index)
+        if index == config.num_layers - 1:
+            # no later attention reads the other rows
+            x, attended = writer.pick(x), writer.pick(attended)
+        program.add(Linear(attended, layer.o, x, accumulate=True))
+        writer.feed_forward(x, layer)
+    result = program.buffer(config.hidden_size)
+    program.add(RmsNorm(x, weights.final_norm, config.rms_norm_eps, result))
+    return program
 
-    def __init__(self) -> None:
-        self._buffers: dict[str, F32] = {}
 
-    def take(self, name: str, rows: int, columns: int) -> F32:
-        """A contiguous [rows, columns] view; its contents are whatever was there."""
-        size = math.prod((rows, columns))
-        buffer = self._buffers.get(name)
-        if buffer is None or buffer.size < size:
-            buffer = self._buffers[name] = np.empty(size, dtype=np.float32)
-        return buffer[:size].reshape(rows, columns)
+class _LayerWriter:
+    """Layer after layer through the same buffers."""
+
+    def __init__(self, config: ModelConfig, program: Program) -> None:
+        self._config = config
+        self._program = program
+        self._heads = Heads(config.num_heads, config.num_kv_heads, config.head_dim)
+        self._normed = program.buffer(config.hidden_size)
+        self._qkv = program.buffer(config.q_size + 2 * config.kv_size)
+        self._attended = program.buffer(config.q_size)
+        self._gate_up = program.buffer(2 * config.intermediate_size)
+        self._inner = program.buffer(config.intermediate_size)
+
+    def attention(self, x: Buffer, layer: LayerWeights, index: int) -> Buffer:
+        """attention(norm(x))"""
+        config, add, qkv = self._config, self._program.add, self._qkv
+        add(RmsNorm(x, layer.attention_norm, config.rms_norm_eps, self._normed))
+        add(Linear(self._normed, layer.qkv, qkv))
+        add(
+            RopeAndStore(
+                qkv=qkv,
+                layer=index,
+                heads=self._heads,
+                rotates=config.rope_layers[index],
+                q_norm=layer.q_norm,
+                k_norm=layer.k_norm,
+                eps=config.rms_norm_eps,
+            )
+        )
+        add(
+            PagedAttention(
+                qkv=qkv,
+                layer=index,
+                heads=self._heads,
+                scale=config.attention_scale,
+                window=config.windows[index],
+                out=self._attended,
+            )
+        )
+        return self._attended
+
+    def feed_forward(self, x: Buffer, layer: LayerWeights) -> None:
+        """x += down(silu(gate(norm(x))) * up(norm(x)))"""
+        add = self._program.add
+        add(RmsNorm(x, layer.mlp_norm, self._config.rms_norm_eps, self._normed))
+        add(Linear(self._normed, layer.gate_up, self._gate_up))
+        add(SiluMul(self._gate_up, self._inner))
+        add(Linear(self._inner, layer.down, x, accumulate=True))
+
+    def pick(self, x: Buffer) -> Buffer:
+        picked = self._program.buffer(x.columns)
+        self._program.add(PickLogitRows(x, picked))
+        return picked

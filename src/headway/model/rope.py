@@ -8,6 +8,7 @@ import numpy as np
 
 from headway.model.shape import RopeConfig
 from headway.ops.interface import F32
+from headway.ops.program import Rotation
 
 _FIRST_ROWS = 4096
 
@@ -46,9 +47,10 @@ class RopeTables:
         return cos, sin
 
 
-def identity_tables(like: RopeTables) -> tuple[F32, F32]:
-    """Tables that turn nothing, for the layers of a model that do not rotate."""
-    return np.ones_like(like.cos), np.zeros_like(like.sin)
+def rotation(tables: RopeTables) -> Rotation:
+    """The tables, and those of the layers of a model that do not rotate."""
+    cos, sin = tables.cos, tables.sin
+    return Rotation(cos, sin, np.ones_like(cos), np.zeros_like(sin))
 
 
 def inverse_frequencies(rope: RopeConfig) -> F32:

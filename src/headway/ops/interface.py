@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from headway.ops.program import ForwardPass, Program
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
@@ -111,6 +114,10 @@ class Ops(Protocol):
 
         Memory is taken from the system page by page, when it is first written.
         """
+        ...
+
+    def compile(self, program: Program) -> ForwardPass:
+        """Make a list of operations ready to run, once, for any batch."""
         ...
 
     def pack_linear(

@@ -27,6 +27,7 @@ class Backend:
         self,
         x: Array,
         packed: Array,
+        scales: Array | None,
         bias: Array | None,
         out_features: int,
         in_features: int,
@@ -36,17 +37,6 @@ class Backend:
         /,
     ) -> None: ...
     def pack_linear_int8(self, weight: Array, packed: Array, scales: Array, /) -> None: ...
-    def linear_int8(
-        self,
-        x: Array,
-        packed: Array,
-        scales: Array | None,
-        bias: Array | None,
-        in_features: int,
-        out: Array,
-        accumulate: bool,
-        /,
-    ) -> None: ...
     def embed(self, table: Array, token_ids: Array, out: Array, /) -> None: ...
     def rms_norm(self, x: Array, weight: Array, eps: float, out: Array, /) -> None: ...
     def silu_mul(self, gate_up: Array, out: Array, /) -> None: ...
@@ -59,6 +49,7 @@ class Backend:
         sin: Array,
         keys: Array,
         values: Array,
+        block_size: int,
         layer: int,
         num_heads: int,
         q_norm: Array | None,
@@ -99,3 +90,72 @@ class Backend:
     ) -> None: ...
     def widen(self, bf16: Array, f32: Array, /) -> None: ...
     def narrow(self, f32: Array, bf16: Array, /) -> None: ...
+
+class Program:
+    """Buffers by number. Holds pointers to the weights: the caller keeps them."""
+
+    def __init__(self, backend: Backend, /) -> None: ...
+    def add_buffer(self, columns: int, /) -> int: ...
+    def embed(self, table: Array, out: int, /) -> None: ...
+    def rms_norm(self, x: int, weight: Array, eps: float, out: int, /) -> None: ...
+    def linear(
+        self,
+        x: int,
+        packed: Array,
+        scales: Array | None,
+        bias: Array | None,
+        out_features: int,
+        in_features: int,
+        layout: str,
+        out: int,
+        accumulate: bool,
+        /,
+    ) -> None: ...
+    def rope_and_store(
+        self,
+        qkv: int,
+        layer: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        rotates: bool,
+        q_norm: Array | None,
+        k_norm: Array | None,
+        eps: float,
+        /,
+    ) -> None: ...
+    def attention(
+        self,
+        qkv: int,
+        layer: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        scale: float,
+        window: int,
+        out: int,
+        /,
+    ) -> None: ...
+    def silu_mul(self, gate_up: int, out: int, /) -> None: ...
+    def pick_logit_rows(self, x: int, out: int, /) -> None: ...
+    def run(
+        self,
+        token_ids: Array,
+        positions: Array,
+        kv_rows: Array,
+        chunk_starts: Array,
+        block_tables: Array,
+        logit_rows: Array,
+        keys: Array,
+        values: Array,
+        block_size: int,
+        cos: Array,
+        sin: Array,
+        identity_cos: Array,
+        identity_sin: Array,
+        result: int,
+        out: Array,
+        /,
+    ) -> None: ...
+    def measure_time(self, wanted: bool, /) -> None: ...
+    def take_times(self) -> dict[str, float]: ...

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headway.ops import cache as kv_cache
-from headway.ops import checks
 from headway.ops.cpu import _native
 from headway.ops.cpu.packing import as_table, pack_linear
+from headway.ops.cpu.program import NativePass
 from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch, Weight
+from headway.ops.program import Program
 
 EMULATIONS = ("amx_emulated",)  # for tests; never chosen by itself
 
@@ -53,6 +54,9 @@ class CpuOps:
             num_layers, num_blocks, block_size, num_kv_heads, head_dim, dtype
         )
 
+    def compile(self, program: Program) -> NativePass:
+        return NativePass(program, self._native)
+
     def pack_linear(
         self,
         weight: Weight,
@@ -67,24 +71,16 @@ class CpuOps:
         return as_table(weight)
 
     def linear(self, x: F32, weight: PackedLinear, out: F32, *, accumulate: bool = False) -> None:
-        if weight.layout == _native.LAYOUT_INT8:
-            self._linear_int8(x, weight, out, accumulate)
-            return
         self._native.linear(
             x,
             weight.data,
+            weight.scales,
             weight.bias,
             weight.out_features,
             weight.in_features,
             weight.layout,
             out,
             accumulate,
-        )
-
-    def _linear_int8(self, x: F32, weight: PackedLinear, out: F32, accumulate: bool) -> None:
-        checks.need_scales(weight)
-        self._native.linear_int8(
-            x, weight.data, weight.scales, weight.bias, weight.in_features, out, accumulate
         )
 
     def embed(self, table: Raw, token_ids: I32, out: F32) -> None:
@@ -117,6 +113,7 @@ class CpuOps:
             sin,
             cache.keys,
             cache.values,
+            cache.block_size,
             layer,
             num_heads,
             q_norm,

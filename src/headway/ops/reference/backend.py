@@ -10,6 +10,7 @@ from headway.ops import cache as kv_cache
 from headway.ops import checks
 from headway.ops.bfloat16 import as_float32, to_bf16
 from headway.ops.interface import F32, I32, I64, U64, KVCache, PackedLinear, Raw, TokenBatch, Weight
+from headway.ops.program import Program
 from headway.ops.reference import argmax as argmax_twin
 from headway.ops.reference import (
     attention,
@@ -22,6 +23,7 @@ from headway.ops.reference import (
     silu_mul,
 )
 from headway.ops.reference import sample as sample_twin
+from headway.ops.stepwise import StepwisePass
 
 LAYOUT = "reference/rows/v1"
 
@@ -44,6 +46,9 @@ class ReferenceOps:
         return kv_cache.new_kv_cache(
             num_layers, num_blocks, block_size, num_kv_heads, head_dim, dtype
         )
+
+    def compile(self, program: Program) -> StepwisePass:
+        return StepwisePass(program, self)
 
     def pack_linear(
         self,

@@ -1,0 +1,52 @@
+// A KV cache and the block tables of a batch, checked.
+#pragma once
+
+#include <span>
+
+#include "bind/array_view.h"
+#include "kernels/attention/attention.h"
+#include "runtime/program.h"
+
+namespace headway {
+
+// The sizes that its shape tells.
+struct CacheView {
+  CacheView(nb::handle keys, nb::handle values, int64_t block_size, Access access);
+
+  size_t num_blocks() const { return num_tiles / tiles_per_block; }
+  CachePlace place() const {
+    return {keys.as<char>(), values.as<char>(), layer_bytes, keys.is_bf16(), tiles_per_block};
+  }
+
+  ArrayView keys, values;
+  size_t num_layers, num_tiles, num_kv_heads, head_dim, tiles_per_block, layer_bytes;
+
+ private:
+  void need_layout(bool is_bf16) const;
+};
+
+// One layer of it.
+struct CacheLayer : CacheView {
+  CacheLayer(nb::handle keys, nb::handle values, int64_t block_size, int64_t layer, Access access)
+      : CacheView(keys, values, block_size, access) {
+    need(0 <= layer && layer < extent(num_layers), "layer must lie in [0, ", num_layers, "), got ", layer);
+    offset = static_cast<size_t>(layer) * layer_bytes;
+  }
+
+  void* layer_keys() const { return keys.as<char>() + offset; }
+  void* layer_values() const { return values.as<char>() + offset; }
+
+  size_t offset;
+};
+
+inline size_t qkv_width(const CacheView& cache, int64_t num_heads) {
+  const bool fits = num_heads > 0 && num_heads % extent(cache.num_kv_heads) == 0;
+  need(fits, "num_heads must be a positive multiple of kv_heads=", cache.num_kv_heads, ", got ", num_heads);
+  return (static_cast<size_t>(num_heads) + 2 * cache.num_kv_heads) * cache.head_dim;
+}
+
+// Chunks that cover all tokens, positions that rise by one, a block of the cache for every position.
+void check_chunks(const ArrayView& starts, const ArrayView& positions, const ArrayView& tables, size_t block_size,
+                  size_t num_blocks);
+
+}  // namespace headway

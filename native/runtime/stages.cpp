@@ -1,0 +1,108 @@
+#include "runtime/stages.h"
+
+#include <cstring>
+
+namespace headway {
+namespace {
+
+constexpr size_t kMinRowsPerTask = 16;
+
+}  // namespace
+
+// `x` is what the stage writes, or, for an InputStage, what it reads.
+void RowStage::feed(LinearInput& input, const LinearWeight& weight, const float* x) {
+  input_ = &input;
+  format_ = weight.format;
+  in_features_ = weight.in_features;
+  x_ = x;
+}
+
+size_t RowStage::prepare(size_t num_threads) {
+  if (input_ != nullptr) input_->shape(kernels_, format_, x_, rows, in_features_);
+  return tasks_ = tasks_for(rows, cost(), num_threads);
+}
+
+void RowStage::run(size_t task) {
+  const Range range = piece(rows, task, tasks_);
+  if (input_ == nullptr) return compute(range);
+  for (size_t row = range.begin; row < range.end; ++row) {
+    compute({row, row + 1});
+    input_->put(row);
+  }
+}
+
+void PickRowsStage::compute(Range range) {
+  for (size_t row = range.begin; row < range.end; ++row) {
+    std::memcpy(out + row * width, x + static_cast<size_t>(picked[row]) * width, width * sizeof *out);
+  }
+}
+
+size_t LinearStage::panel_words() const {
+  if (weight_.format == WeightFormat::kInt8) return int8_panel_words(int8_groups_of(weight_.in_features));
+  return steps_of(weight_.in_features, weight_.format == WeightFormat::kBf16) * kPanelColumns;
+}
+
+size_t LinearStage::prepare(size_t num_threads) {
+  if (rows == 0) return 0;
+  if (weight_.format == WeightFormat::kF32) input_.shape(kernels_, weight_.format, x, rows, weight_.in_features);
+  const size_t panels = panels_of(weight_.out_features);
+  panel_tasks_ = tasks_for(panels, rows * panel_words(), num_threads);
+  // Few panels and many threads: cut the rows, too.
+  const size_t wanted = panel_tasks_ < num_threads ? num_threads / panel_tasks_ : 1;
+  row_tasks_ = std::clamp<size_t>(rows / kMinRowsPerTask, 1, wanted);
+  return panel_tasks_ * row_tasks_;
+}
+
+void LinearStage::run(size_t task) {
+  compute(piece(rows, task % row_tasks_, row_tasks_), piece(panels_of(weight_.out_features), task / row_tasks_, panel_tasks_));
+}
+
+Memory LinearStage::first_read(size_t thread, size_t num_threads) const {
+  const Range panels = piece(panels_of(weight_.out_features), thread, num_threads);
+  const size_t panel_bytes = panel_words() * sizeof(uint32_t);
+  return {reinterpret_cast<const char*>(weight_.words) + panels.begin * panel_bytes,
+          (panels.end - panels.begin) * panel_bytes};
+}
+
+void LinearStage::compute(Range range, Range panels) const {
+  if (weight_.format == WeightFormat::kInt8) {
+    const Int8Rows& x = input_.int8_rows();
+    const Int8LinearArgs args{input_.words(), x.scales, x.starts, weight_.words, weight_.scales, weight_.bias, out,
+                              rows, int8_groups_of(weight_.in_features), weight_.out_features, accumulate};
+    return kernels_.linear_int8(args, range, panels);
+  }
+  const bool is_bf16 = weight_.format == WeightFormat::kBf16;
+  const LinearArgs args{input_.words(), weight_.words, weight_.bias, out, rows,
+                        steps_of(weight_.in_features, is_bf16), weight_.out_features, accumulate};
+  (is_bf16 ? kernels_.linear_bf16 : kernels_.linear_f32)(args, range, panels);
+}
+
+size_t AttentionStage::prepare(size_t) {
+  items_.clear();
+  for (size_t sequence = 0; sequence + 1 < chunk_starts.size(); ++sequence) {
+    const size_t begin = static_cast<size_t>(chunk_starts[sequence]), end = static_cast<size_t>(chunk_starts[sequence + 1]);
+    add_items(sequence, begin, end - begin);
+  }
+  return tasks_ = std::min(items_.size(), kMaxTasks);
+}
+
+void AttentionStage::add_items(size_t sequence, size_t token, size_t count) {
+  const size_t group = args.num_heads / args.num_kv_heads;
+  const size_t heads = std::min(group, kMaxItemRows), tokens = kMaxItemRows / heads;
+  for (size_t done = 0; done < count; done += tokens) {
+    for (size_t kv_head = 0; kv_head < args.num_kv_heads; ++kv_head) {
+      for (size_t head = 0; head < group; head += heads) {
+        items_.push_back({sequence, token + done, std::min(tokens, count - done), kv_head * group + head,
+                          std::min(heads, group - head)});
+      }
+    }
+  }
+}
+
+void AttentionStage::run(size_t task) {
+  const auto kernel = is_bf16 ? kernels_.attention_bf16 : kernels_.attention_f32;
+  const Range items = piece(items_.size(), task, tasks_);
+  for (size_t i = items.begin; i < items.end; ++i) kernel(args, items_[i]);
+}
+
+}  // namespace headway
