@@ -3,10 +3,10 @@
     python -m benchmarks.start [--model NAME_OR_PATH] [--runs 5] [-- --quantization int8 …]
 
 `headway serve` from the start of its process to the first good answer of /health, then to the first
-token of a first request; then the peak resident memory of the API process and of the engine
-process, of which the engine's pages in files are told apart: the system may take them back. What
-follows "--" goes to the server. The files are in the page cache: one start before is not counted.
-Prints each start and the medians.
+token of a first request; the processor seconds of both processes, which a busy machine changes
+less; the peak resident memory of the API process and of the engine process. What follows "--" goes
+to the server. The files are in the page cache: one start before is not counted. Prints each start
+and the medians.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.load.server import HOST, Server, engine_pids, free_port, stop
+from benchmarks.load.server import HOST, Server, engine_pids, free_port, processor_seconds, stop
 
 _SRC = Path(__file__).parents[1] / "src"
 _LONGEST_S = 120
@@ -33,10 +33,11 @@ _POLL_S = 0.005
 
 
 class Start(NamedTuple):
-    """Seconds since the process was started; MiB at most."""
+    """Seconds since the process was started; processor seconds of both; MiB at most."""
 
     ready_s: float
     token_s: float
+    cpu_s: float
     api_mib: float
     engine_mib: float
 
@@ -57,7 +58,8 @@ def measure(flags: Sequence[str]) -> Start:
             _first_token(server)
             token_s = time.perf_counter() - began_s
             engine = engine_pids(process.pid)[-1]
-            return Start(ready_s, token_s, _peak_mib(process.pid), _peak_mib(engine))
+            cpu_s = processor_seconds(process.pid) + processor_seconds(engine)
+            return Start(ready_s, token_s, cpu_s, _peak_mib(process.pid), _peak_mib(engine))
         finally:
             stop(server)
 
@@ -97,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags = ([] if args.model is None else [args.model]) + words[cut + 1 :]
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors; {flags}")
     measure(flags)
-    print("   ready s    token s    API MiB engine MiB")
+    print("    ready s    token s      CPU s    API MiB engine MiB")
     starts = []
     for _ in range(args.runs):
         starts.append(measure(flags))
