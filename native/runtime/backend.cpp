@@ -93,7 +93,7 @@ void Backend::linear_int8(const Int8LinearCall& call) {
   const Int8Rows x = as_int8_rows(call.x, call.rows, call.in_features);
   const size_t groups = int8_groups_of(call.in_features);
   const Int8LinearArgs args{reinterpret_cast<const uint32_t*>(x.bytes), x.scales, x.starts, call.weight, call.scales,
-                            call.bias, call.out, call.rows, groups, call.out_features, call.accumulate};
+                            call.bias, call.out, x.rows, groups, call.out_features, call.accumulate};
   for_blocks(call.rows, call.out_features, groups * kTileSteps,
              [&](Range rows, Range panels) { kernels_.linear_int8(args, rows, panels); });
 }
@@ -103,8 +103,8 @@ Int8Rows Backend::as_int8_rows(const float* x, size_t rows, size_t in_features) 
   thread_local AlignedBuffer<int8_t> bytes;
   thread_local AlignedBuffer<float> scales;
   thread_local AlignedBuffer<int32_t> starts;
-  const size_t groups = rows * int8_groups_of(in_features);
-  const Int8Rows result{bytes.at_least(groups * kInt8Group), scales.at_least(groups), starts.at_least(groups), rows};
+  const size_t places = int8_row_places(rows), groups = places * int8_groups_of(in_features);
+  const Int8Rows result{bytes.at_least(groups * kInt8Group), scales.at_least(groups), starts.at_least(groups), places};
   for_ranges(rows, 2 * in_features, [&](Range range) {
     for (size_t row = range.begin; row < range.end; ++row) {
       kernels_.quantize_row(x + row * in_features, in_features, result, row);
