@@ -9,6 +9,7 @@ import numpy as np
 from headway.model.rope import RopeTables, rotation
 from headway.model.shape import ModelConfig
 from headway.ops.interface import F32, KVCache, Ops, PackedLinear, Raw, TokenBatch
+from headway.ops.memory import aligned_zeros
 from headway.ops.program import (
     Buffer,
     Embed,
@@ -83,7 +84,7 @@ class Decoder:
         """
         size = len(hidden) * self.config.vocab_size
         if self._logits.size < size:
-            self._logits = np.empty(size, np.float32)
+            self._logits = aligned_zeros((size,), np.float32)
         out = self._logits[:size].reshape(len(hidden), self.config.vocab_size)
         self._ops.linear(hidden, self._weights.lm_head, out)
         return out
