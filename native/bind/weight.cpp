@@ -46,8 +46,8 @@ WeightView::WeightView(nb::handle packed, const OptionalArray& scales, const Opt
       packed_("weight.data", packed),
       scales_("weight.scales", scales, out_features),
       bias_("weight.bias", bias, out_features) {
-  need(out_features <= kMaxFeatures && in_features <= kMaxFeatures, "a weight has at most ", kMaxFeatures,
-       " rows and columns, got ", out_features, " and ", in_features);
+  need(0 < out_features && out_features <= kMaxFeatures && 0 < in_features && in_features <= kMaxFeatures,
+       "a weight has 1 to ", kMaxFeatures, " rows and columns, got ", out_features, " and ", in_features);
   packed_.need_kind(kind_of(format_));
   packed_.need_shape({extent(format_ == WeightFormat::kBf16 ? 2 * num_words() : num_words())});
   const bool has_whole_numbers = format_ == WeightFormat::kInt8 || format_ == WeightFormat::kGrouped;

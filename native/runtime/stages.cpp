@@ -43,9 +43,9 @@ size_t LinearStage::panel_words() const {
 }
 
 size_t LinearStage::prepare(size_t num_threads) {
-  const size_t panels = panels_of(weight_.out_features);
-  if (rows == 0 || panels == 0) return 0;
+  if (rows == 0) return 0;
   if (weight_.format == WeightFormat::kF32) input_.shape(kernels_, weight_, x, rows);
+  const size_t panels = panels_of(weight_.out_features);
   panel_tasks_ = tasks_for(panels, rows * panel_words(), num_threads);
   // Few panels and many threads: cut the rows, too.
   const size_t wanted = panel_tasks_ < num_threads ? num_threads / panel_tasks_ : 1;
