@@ -55,7 +55,12 @@ ThreadPool::ThreadPool(size_t num_threads)
       fork_count_(count_forks()),
       runs_(num_threads_),
       workers_(std::make_unique<std::vector<std::thread>>()) {
-  for (size_t i = 1; i < num_threads_; ++i) workers_->emplace_back([this, i] { work(i); });
+  try {
+    for (size_t i = 1; i < num_threads_; ++i) workers_->emplace_back([this, i] { work(i); });
+  } catch (...) {
+    end_workers();  // destroyed while they run they would end the process
+    throw;
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -64,6 +69,10 @@ ThreadPool::~ThreadPool() {
     (void)workers_.release();
     return;
   }
+  end_workers();
+}
+
+void ThreadPool::end_workers() {
   stopping_.store(true);
   announce();
   for (std::thread& worker : *workers_) worker.join();

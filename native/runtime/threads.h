@@ -76,6 +76,7 @@ class ThreadPool {
     std::atomic<size_t> next_bytes{0};
   };
 
+  void end_workers();
   void run_alone(std::span<Stage* const> stages);
   void start_next_stage(size_t thread);
   size_t prepare_next();
