@@ -4,9 +4,9 @@
 
 On the shapes of SmolLM2-135M and Qwen3-0.6B, for 1 to 512 rows: our bfloat16 and int8, PyTorch's
 linear in bfloat16, plain and with the weight packed beforehand by oneDNN (where PyTorch is
-installed). Each call on weights that were not used for COLD_BYTES, all rivals taking turns; medians
-of wall time. Shares are of the read bandwidth (weights alone, which bounds a few rows) and of the
-best peak for the operands (which bounds many rows), both measured first, in this run.
+installed). Each call on weights that were not used for COLD_BYTES; medians of wall time, so leave
+the machine alone. Shares are of the read bandwidth (weights alone, which bounds a few rows) and of
+the best peak for the operands (which bounds many rows), both measured first, in this run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHAPES = {  # N, K: qkv, attention output, gate and up, down, logits
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 QUICK_ROWS = (1, 8, 16, 64, 256)
 COLD_BYTES = 160 * 2**20
-SECONDS, MIN_TURNS = 0.15, 5  # per rival
+TURNS, BURST_SECONDS, PAUSE = 7, 0.01, 0.02
 PEAKS = {"bfloat16": ("float32_fma", "bfloat16_dot"), "int8": ("int8_dot",)}
 BYTES = {"bfloat16": 2, "int8": 1}
 
@@ -42,19 +42,25 @@ Calls = list[Callable[[], object]]
 
 
 def typical_seconds(rivals: dict[str, Calls]) -> dict[str, float]:
-    """Each rival's calls in turn, rivals alternating, after one call each to warm up."""
+    """Medians. Rivals alternate in short bursts, each after a pause and a call that is not counted:
+    threads of the one before may spin for some milliseconds, waiting for more work."""
     times: dict[str, list[float]] = {name: [] for name in rivals}
-    for calls in rivals.values():
-        calls[0]()
-    end = time.perf_counter() + SECONDS * len(rivals)
-    turn = 0
-    while time.perf_counter() < end or turn < MIN_TURNS:
+    for turn in range(TURNS):
         for name, calls in rivals.items():
-            start = time.perf_counter()
-            calls[turn % len(calls)]()
-            times[name].append(time.perf_counter() - start)
-        turn += 1
+            time.sleep(PAUSE)
+            times[name] += burst(calls, len(times[name]) + turn)
     return {name: float(np.median(found)) for name, found in times.items()}
+
+
+def burst(calls: Calls, first: int) -> list[float]:
+    seconds: list[float] = []
+    calls[first % len(calls)]()
+    while not seconds or sum(seconds) < BURST_SECONDS:
+        call = calls[(first + 1 + len(seconds)) % len(calls)]
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return seconds
 
 
 def num_copies(num_bytes: int) -> int:

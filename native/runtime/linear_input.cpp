@@ -23,14 +23,14 @@ void LinearInput::shape(const KernelTable& kernels, const LinearWeight& weight, 
 }
 
 void LinearInput::shape_whole_numbers(const LinearWeight& weight, size_t rows) {
-  const size_t parts = rows * int8_groups_of(in_features_);
+  const size_t places = int8_row_places(rows), parts = places * int8_groups_of(in_features_);
   int8_t* bytes = bytes_.at_least(parts * kInt8Group);
   float* scales = scales_.at_least(parts);
   if (format_ == WeightFormat::kInt8) {
-    int8_ = {bytes, scales, starts_.at_least(parts), rows};
+    int8_ = {bytes, scales, starts_.at_least(parts), places};
   } else {
-    const size_t groups = rows * kGroupFormats[weight.group_format].groups_of(in_features_);
-    grouped_ = {bytes, scales, starts_.at_least(groups), sums_.at_least(groups), rows};
+    const size_t groups = places * kGroupFormats[weight.group_format].groups_of(in_features_);
+    grouped_ = {bytes, scales, starts_.at_least(groups), sums_.at_least(groups), places};
   }
   words_ = reinterpret_cast<const uint32_t*>(bytes);
 }

@@ -68,14 +68,14 @@ Memory LinearStage::first_read(size_t thread, size_t num_threads) const {
 void LinearStage::compute_int8(Range range, Range panels) const {
   const Int8Rows& x = input_.int8_rows();
   const Int8LinearArgs args{input_.words(), x.scales, x.starts, weight_.words, weight_.scales, weight_.bias, out,
-                            rows, int8_groups_of(weight_.in_features), weight_.out_features, accumulate};
+                            x.rows, int8_groups_of(weight_.in_features), weight_.out_features, accumulate};
   kernels_.linear_int8(args, range, panels);
 }
 
 void LinearStage::compute_grouped(Range range, Range panels) const {
   const GroupedRows& x = input_.grouped_rows();
   const GroupedLinearArgs args{weight_.group_format, input_.words(), x.scales, x.starts, x.sums, weight_.words,
-                               weight_.scales, weight_.bias, out, rows,
+                               weight_.scales, weight_.bias, out, x.rows,
                                group_format().groups_of(weight_.in_features), weight_.out_features, accumulate};
   (group_format().bits == 4 ? kernels_.linear_int4 : kernels_.linear_grouped8)(args, range, panels);
 }

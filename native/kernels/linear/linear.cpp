@@ -37,14 +37,40 @@ struct OwnStreams {
   HEADWAY_MEMBER void step() const {}
 };
 
+// Rows of x at equal distances: three share an address in a register, as the instructions can add once
+// or twice the distance to it. A register for each row would be more than there are.
+template <size_t R>
+struct Rows {
+  static constexpr size_t kPerAddress = 3, kAddresses = (R + kPerAddress - 1) / kPerAddress;
+  const char* at[kAddresses];
+  size_t distance;
+
+  HEADWAY_MEMBER Rows(const LinearArgs& args, size_t row) : distance(args.x_stride * sizeof(uint32_t)) {
+    HEADWAY_UNROLL
+    for (size_t i = 0; i < kAddresses; ++i) {
+      at[i] = reinterpret_cast<const char*>(args.x + (row + kPerAddress * i) * args.x_stride);
+    }
+  }
+  HEADWAY_MEMBER const uint32_t* row(size_t r) const {
+    return reinterpret_cast<const uint32_t*>(at[r / kPerAddress] + r % kPerAddress * distance);
+  }
+  HEADWAY_MEMBER void move(size_t words) {
+    HEADWAY_UNROLL
+    for (size_t i = 0; i < kAddresses; ++i) {
+      at[i] += words * sizeof(uint32_t);
+      asm("" : "+r"(at[i]));  // or the compiler makes it one register a row again
+    }
+  }
+};
+
 template <class Words, size_t R, size_t V, class Ahead>
 void block(const LinearArgs& args, size_t row, size_t vector, Ahead ahead) {
-  const uint32_t *x[R], *w[V];
+  constexpr size_t kPerPanel = V < kVectorsPerPanel ? V : kVectorsPerPanel;
+  Rows<R> x(args, row);
+  const uint32_t* w[V / kPerPanel];
   f32x16 sums[R][V];
   HEADWAY_UNROLL
-  for (size_t r = 0; r < R; ++r) x[r] = args.x + (row + r) * args.x_stride;
-  HEADWAY_UNROLL
-  for (size_t v = 0; v < V; ++v) w[v] = vector_start(args, vector + v);
+  for (size_t p = 0; p < V / kPerPanel; ++p) w[p] = vector_start(args, vector + p * kPerPanel);
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
     HEADWAY_UNROLL
@@ -56,18 +82,19 @@ void block(const LinearArgs& args, size_t row, size_t vector, Ahead ahead) {
     ahead.step();
     HEADWAY_UNROLL
     for (size_t v = 0; v < V; ++v) {
-      weights[v] = load_u32(w[v] + step * kPanelColumns);
-      ahead.word(w[v] + step * kPanelColumns);
+      const uint32_t* at = w[v / kPerPanel] + v % kPerPanel * kLanes + step * kPanelColumns;
+      weights[v] = load_u32(at);
+      ahead.word(at);
     }
     HEADWAY_UNROLL
     for (size_t part = 0; part < Words::kParts; ++part) {
       HEADWAY_UNROLL
       for (size_t r = 0; r < R; ++r) {
         HEADWAY_UNROLL
-        for (size_t v = 0; v < V; ++v)
-          sums[r][v] = Words::multiply_add(sums[r][v], x[r] + step * Words::kParts, weights[v], part);
+        for (size_t v = 0; v < V; ++v) sums[r][v] = Words::multiply_add(sums[r][v], x.row(r), weights[v], part);
       }
     }
+    x.move(Words::kParts);
   }
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {

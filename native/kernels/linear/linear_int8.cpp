@@ -39,7 +39,10 @@ template <size_t R, size_t V, class Ahead>
 HEADWAY_INLINE void add_group(const Int8LinearArgs& args, size_t index, const uint32_t* (&w)[V],
                               f32x16 (&totals)[R][V], Ahead& ahead) {
   const uint32_t* x = args.x + index * kTileSteps;
+  const uint32_t* next_x = x + args.rows * kTileSteps;
   u32x16 sums[R][V];
+  HEADWAY_UNROLL
+  for (size_t r = 0; r < R; ++r) prefetch(next_x + r * kTileSteps);
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
     HEADWAY_UNROLL

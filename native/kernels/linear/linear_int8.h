@@ -23,7 +23,8 @@ inline constexpr size_t kInt8Group = kPerInt8Word * kTileSteps;
 inline constexpr int kInt8ZeroPoint = 128;
 
 // Rows of x as int8, group by group, so that rows of a group lie at constant distances: bytes
-// [groups][rows][64], and for each group of each row its scale and its start, [groups][rows].
+// [groups][rows][64], and for each group of each row its scale and its start, [groups][rows]; `rows`
+// is int8_row_places of those that there are.
 struct Int8Rows {
   int8_t* bytes;
   float* scales;
@@ -39,9 +40,13 @@ struct Int8LinearArgs {
   const float* weight_scales;  // [out_features]
   const float* bias;           // or null
   float* out;                  // [rows][out_features]
-  size_t rows, groups, out_features;
+  size_t rows, groups, out_features;  // rows: places for them, as above
   bool accumulate;
 };
+
+// An odd number of lines, and not near a multiple of 64, from one group of many rows to the next: at
+// a multiple of 4 KiB a block's groups would share the few places that a cache has for such addresses.
+inline constexpr size_t int8_row_places(size_t rows) { return rows < 16 ? rows : (rows + 2) / 16 * 16 + 13; }
 
 inline constexpr size_t int8_groups_of(size_t in_features) { return (in_features + kInt8Group - 1) / kInt8Group; }
 inline constexpr size_t int8_panel_words(size_t groups) { return groups * kTileSteps * kPanelColumns; }

@@ -17,14 +17,13 @@ inline constexpr size_t kStepBytes = kPanelColumns * sizeof(uint32_t);  // of a 
 inline constexpr size_t kChunkBytes = 384 * 1024;
 
 // A block's share in fetching what comes next, spread over its steps: at most one step of a panel for
-// each of its own. From kFronts places at once, as hardware that fetches ahead follows each of them:
-// asked for in one sequence, lines arrive at two thirds of what memory can do.
-inline constexpr size_t kFronts = 4;
-
+// each of its own. With few blocks memory is the wall, and it is asked from several fronts at once:
+// hardware that fetches ahead follows each of them, while lines of one sequence wait for each other.
 struct FetchAhead {
   const char* start;
-  size_t apart;  // bytes from one front to the next
-  size_t turn;   // steps fetched before this block
+  unsigned front_bits;  // of `turn`; the number of fronts is a power of two
+  size_t apart;         // bytes from one front to the next
+  size_t turn;          // steps fetched before this block
   size_t due, steps;
   size_t credit = 0;
 
@@ -32,15 +31,19 @@ struct FetchAhead {
     credit += due;
     if (credit < steps) return;
     credit -= steps;
-    const char* line = start + turn % kFronts * apart + turn / kFronts * kStepBytes;
+    const size_t front = turn & ((size_t{1} << front_bits) - 1), along = turn >> front_bits;
+    const char* line = start + front * apart + along * kStepBytes;
     ++turn;
     prefetch_to_l2(line);
     prefetch_to_l2(line + kLineBytes);
   }
 };
 
-// The weights of a block that is computed, which are in the L2 cache by then, a few steps before use.
-inline constexpr size_t kStepsToL1 = 8;
+inline constexpr size_t kFewBlocks = 2;
+inline constexpr unsigned kFrontBits = 2;
+
+// The weights of a block itself, which are in the L2 cache by then, some steps before use.
+inline constexpr size_t kStepsToL1 = 16;
 
 struct OtherPanels {
   FetchAhead fetch;
@@ -62,12 +65,14 @@ HEADWAY_INLINE void walk_chunk(const uint32_t* weight, size_t steps, Range rows,
   const size_t count = rows.end - rows.begin, to_fetch = (panels.end - panels.begin) * steps;
   const size_t calls = blocks * (panels.end - panels.begin) * kVectorsPerPanel / V;
   const char* next = reinterpret_cast<const char*>(weight) + panels.end * steps * kStepBytes;
+  const unsigned front_bits = blocks <= kFewBlocks ? kFrontBits : 0;
+  const size_t apart = (to_fetch >> front_bits) * kStepBytes;
   size_t call = 0;
   for (size_t i = 0; i < blocks; ++i) {
     const size_t begin = rows.begin + count * i / blocks, end = rows.begin + count * (i + 1) / blocks;
     for (size_t vector = panels.begin * kVectorsPerPanel; vector < panels.end * kVectorsPerPanel; vector += V) {
       const size_t done = to_fetch * call / calls, due = to_fetch * (call + 1) / calls - done;
-      block(begin, end - begin, vector, OtherPanels{{next, to_fetch / kFronts * kStepBytes, done, due, steps}});
+      block(begin, end - begin, vector, OtherPanels{{next, front_bits, apart, done, due, steps}});
       ++call;
     }
   }
