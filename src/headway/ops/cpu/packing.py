@@ -18,7 +18,6 @@ LAYOUTS = {
     "bfloat16": _native.LAYOUT_BF16,
     "int8": _native.LAYOUT_INT8,
 }
-GROUPED_LAYOUTS = frozenset(_native.grouped_layouts())
 _PANEL_COLUMNS = 32
 
 
