@@ -13,7 +13,8 @@ struct KindNames {
 
 const KindNames& names_of(Kind kind) {
   static const KindNames names[] = {
-      {"float32", "f", 4}, {"uint16", "H", 2}, {"int32", "il", 4}, {"int64", "lq", 8}, {"uint64", "LQ", 8}, {"uint8", "B", 1}};
+      {"float32", "f", 4}, {"uint16", "H", 2},   {"int32", "il", 4},
+      {"int64", "lq", 8},  {"uint64", "LQ", 8}, {"uint8", "B", 1}};
   return names[static_cast<size_t>(kind)];
 }
 

@@ -2,7 +2,6 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 
 #include "bind/array_view.h"
 #include "bind/weight.h"
@@ -14,12 +13,6 @@ size_t format_of(const std::string& layout) {
   const std::optional<size_t> index = group_format_of(layout);
   need(index.has_value(), "the weight is packed as '", layout, "', which is not a layout with groups");
   return *index;
-}
-
-std::vector<std::string> layouts() {
-  std::vector<std::string> names;
-  for (const GroupFormat& format : kGroupFormats) names.push_back(format.layout);
-  return names;
 }
 
 size_t words_of(const GroupFormat& format, size_t out_features, size_t in_features) {
@@ -66,7 +59,6 @@ void pack_int4(Backend& backend, nb::handle weight, nb::handle packed, nb::handl
 }  // namespace
 
 void bind_linear_grouped(nb::module_& module, nb::class_<Backend>& backend) {
-  module.def("grouped_layouts", layouts, "Layouts of weights with a scale for each group.");
   module.def("packed_grouped_words", packed_grouped_words, "32-bit words of a weight packed in such a layout.");
   module.attr("LAYOUT_INT4") = kGroupFormats[kInt4MinimumFormat].layout;
   backend.def("pack_linear_int4", pack_int4).def("pack_linear_grouped", pack);

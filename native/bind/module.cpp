@@ -100,7 +100,8 @@ void silu_mul(Backend& backend, nb::handle gate_up, nb::handle out) {
 
 void rope_and_store(Backend& backend, nb::handle qkv, nb::handle positions, nb::handle kv_rows, nb::handle cos,
                     nb::handle sin, nb::handle keys, nb::handle values, int64_t block_size, int64_t layer,
-                    int64_t num_heads, const OptionalArray& q_norm, const OptionalArray& k_norm, float eps, bool interleaved) {
+                    int64_t num_heads, const OptionalArray& q_norm, const OptionalArray& k_norm, float eps,
+                    bool interleaved) {
   const CacheLayer cache(keys, values, block_size, layer, Access::kWrite);
   const size_t width = qkv_width(cache, num_heads);
   const ArrayView rows("qkv", qkv, Kind::kFloat32, {kAny, extent(width)}, Access::kWrite);

@@ -41,8 +41,10 @@ struct CacheLayer : CacheView {
   size_t index;
 };
 
+inline constexpr int64_t kMaxHeads = 1 << 20;  // so that no product of sizes overflows
+
 inline size_t qkv_width(const CacheView& cache, int64_t num_heads) {
-  const bool fits = num_heads > 0 && num_heads % extent(cache.num_kv_heads) == 0;
+  const bool fits = 0 < num_heads && num_heads <= kMaxHeads && num_heads % extent(cache.num_kv_heads) == 0;
   need(fits, "num_heads must be a positive multiple of kv_heads=", cache.num_kv_heads, ", got ", num_heads);
   return (static_cast<size_t>(num_heads) + 2 * cache.num_kv_heads) * cache.head_dim;
 }

@@ -4,7 +4,11 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <atomic>
+#include <limits>
 #include <optional>
+#include <vector>
 
 #include "bind/embed_table.h"
 #include "bind/paged.h"
@@ -14,26 +18,50 @@
 namespace headway {
 namespace {
 
+constexpr size_t kMaxColumns = size_t{1} << 28;  // so that no product of sizes overflows
+constexpr size_t kMaxLayers = size_t{1} << 20;
+
+// A program has scratch memory of its own: two threads in it at once are refused, not made to wait.
+class Turn {
+ public:
+  explicit Turn(std::atomic_flag& taken) : taken_(taken) {
+    need(!taken_.test_and_set(std::memory_order_acquire), "the program is in use by another thread");
+  }
+  ~Turn() { taken_.clear(std::memory_order_release); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  std::atomic_flag& taken_;
+};
+
 // A Program that checks what it is given. Weights must outlive it: the Python side keeps them.
 class CheckedProgram {
  public:
   explicit CheckedProgram(Backend& backend) : program_(backend) {}
 
   size_t add_buffer(size_t columns) {
-    need(columns > 0, "a buffer has at least one column");
+    need(0 < columns && columns <= kMaxColumns, "a buffer has 1 to ", kMaxColumns, " columns, got ", columns);
+    const Turn turn(taken_);
+    has_all_rows_.push_back(false);
     return program_.add_buffer(columns);
   }
 
   void embed(nb::handle table, size_t out) {
     const EmbedTable rows(table);
     need_columns(out, rows.width);
-    num_token_ids_ = rows.vocabulary;
+    need_all_rows("embed");
+    const Turn turn(taken_);
+    use({out});
+    num_token_ids_ = std::min(num_token_ids_, rows.vocabulary);
     program_.embed(rows.args(nullptr, nullptr), out);
   }
 
   void rms_norm(size_t x, nb::handle weight, float eps, size_t out) {
     const ArrayView scale("weight", weight, Kind::kFloat32, {extent(columns(x))});
     need_columns(out, columns(x));
+    const Turn turn(taken_);
+    use({x, out});
     program_.rms_norm(x, scale.as<const float>(), eps, out);
   }
 
@@ -43,6 +71,8 @@ class CheckedProgram {
     need_columns(x, in_features);
     need_columns(out, out_features);
     need(x != out, "x and out must be different buffers");
+    const Turn turn(taken_);
+    use({x, out});
     program_.linear(x, weight.weight(), out, accumulate);
   }
 
@@ -51,6 +81,9 @@ class CheckedProgram {
     const HeadSizes sizes{num_heads, num_kv_heads, head_dim};
     need_heads(qkv, sizes, layer);
     const OptionalView q_weight("q_norm", q_norm, head_dim), k_weight("k_norm", k_norm, head_dim);
+    need_all_rows("rope_and_store");
+    const Turn turn(taken_);
+    use({qkv});
     program_.rope_and_store(qkv, layer, sizes, rotates, q_weight.data(), k_weight.data(), eps);
   }
 
@@ -59,17 +92,25 @@ class CheckedProgram {
     const HeadSizes sizes{num_heads, num_kv_heads, head_dim};
     need_heads(qkv, sizes, layer);
     need_columns(out, num_heads * head_dim);
+    need_all_rows("attention");
+    const Turn turn(taken_);
+    use({qkv, out});
     program_.attention(qkv, layer, sizes, scale, window, out);
   }
 
   void silu_mul(size_t gate_up, size_t out) {
     need_columns(gate_up, 2 * columns(out));
+    const Turn turn(taken_);
+    use({gate_up, out});
     program_.silu_mul(gate_up, out);
   }
 
   void pick_logit_rows(size_t x, size_t out) {
     need_columns(out, columns(x));
     need(x != out, "x and out must be different buffers");
+    const Turn turn(taken_);
+    has_all_rows_[x] = true;
+    has_picked_ = true;
     program_.pick_logit_rows(x, out);
   }
 
@@ -77,6 +118,7 @@ class CheckedProgram {
            nb::handle block_tables, nb::handle logit_rows, nb::handle keys, nb::handle values, int64_t block_size,
            nb::handle cos, nb::handle sin, nb::handle identity_cos, nb::handle identity_sin, size_t result,
            nb::handle out) {
+    const Turn turn(taken_);
     const ArrayView ids("token_ids", token_ids, Kind::kInt32, {kAny});
     const Py_ssize_t num_tokens = extent(ids.count());
     ids.need_in_range(0, extent(num_token_ids_));
@@ -89,6 +131,7 @@ class CheckedProgram {
     wanted.need_in_range(0, num_tokens);
     const ArrayView written("out", out, Kind::kFloat32, {extent(wanted.count()), extent(columns(result))},
                             Access::kWrite);
+    need(!has_all_rows_[result], "the result must be a buffer that only has the picked rows");
     const CacheView cache(keys, values, block_size, Access::kWrite);
     need_cache(cache);
     cache_rows.need_in_range(0, extent(cache.num_tiles * kTileTokens));
@@ -118,8 +161,15 @@ class CheckedProgram {
     program_.run(inputs, result);
   }
 
-  void measure_time(bool wanted) { program_.measure_time(wanted); }
-  std::map<std::string, double> take_times() { return program_.take_times(); }
+  void measure_time(bool wanted) {
+    const Turn turn(taken_);
+    program_.measure_time(wanted);
+  }
+
+  std::map<std::string, double> take_times() {
+    const Turn turn(taken_);
+    return program_.take_times();
+  }
 
  private:
   size_t columns(size_t buffer) const {
@@ -131,10 +181,23 @@ class CheckedProgram {
     need(columns(buffer) == wanted, "buffer ", buffer, " must have ", wanted, " columns, it has ", columns(buffer));
   }
 
+  void need_all_rows(const char* operation) const {
+    need(!has_picked_, operation, " must come before pick_logit_rows");
+  }
+
+  // A buffer used before rows are picked has a row for each token.
+  void use(std::initializer_list<size_t> buffers) {
+    for (const size_t buffer : buffers) has_all_rows_[buffer] = has_all_rows_[buffer] || !has_picked_;
+  }
+
   // All layers of a program have heads of one size; the cache is compared with it before a pass.
   void need_heads(size_t qkv, const HeadSizes& sizes, size_t layer) {
     need(sizes.num_kv_heads > 0 && sizes.num_heads > 0 && sizes.num_heads % sizes.num_kv_heads == 0,
          "num_heads must be a positive multiple of kv_heads=", sizes.num_kv_heads, ", got ", sizes.num_heads);
+    need(layer < kMaxLayers, "layer must lie in [0, ", kMaxLayers, "), got ", layer);
+    const size_t most = columns(qkv);
+    need(std::max({sizes.num_heads, sizes.num_kv_heads, sizes.head_dim}) <= most, "buffer ", qkv, " has ", most,
+         " columns, too few for these heads");
     need_columns(qkv, sizes.qkv_width());
     need(!sizes_ || *sizes_ == sizes, "all layers of a program must have the same heads");
     sizes_ = sizes;
@@ -148,7 +211,10 @@ class CheckedProgram {
   }
 
   Program program_;
-  size_t num_token_ids_ = 0;
+  std::atomic_flag taken_;
+  std::vector<bool> has_all_rows_;  // of each buffer
+  bool has_picked_ = false;
+  size_t num_token_ids_ = std::numeric_limits<int32_t>::max();
   std::optional<HeadSizes> sizes_;
   size_t num_layers_ = 0;
 };

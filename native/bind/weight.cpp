@@ -20,6 +20,8 @@ WeightFormat format_of(std::string_view layout) {
        kLayoutInt8, "' and those with groups");
 }
 
+constexpr size_t kMaxFeatures = size_t{1} << 31;  // so that no number of words overflows
+
 Kind kind_of(WeightFormat format) {
   switch (format) {
     case WeightFormat::kF32: return Kind::kFloat32;
@@ -44,6 +46,8 @@ WeightView::WeightView(nb::handle packed, const OptionalArray& scales, const Opt
       packed_("weight.data", packed),
       scales_("weight.scales", scales, out_features),
       bias_("weight.bias", bias, out_features) {
+  need(0 < out_features && out_features <= kMaxFeatures && 0 < in_features && in_features <= kMaxFeatures,
+       "a weight has 1 to ", kMaxFeatures, " rows and columns, got ", out_features, " and ", in_features);
   packed_.need_kind(kind_of(format_));
   packed_.need_shape({extent(format_ == WeightFormat::kBf16 ? 2 * num_words() : num_words())});
   const bool has_whole_numbers = format_ == WeightFormat::kInt8 || format_ == WeightFormat::kGrouped;
@@ -56,7 +60,8 @@ size_t WeightView::num_words() const {
 }
 
 LinearWeight WeightView::weight() const {
-  return {format_, group_format_.value_or(0), packed_.as<const uint32_t>(), scales_.data(), bias_.data(), in_features_, out_features_};
+  return {format_,        group_format_.value_or(0), packed_.as<const uint32_t>(), scales_.data(), bias_.data(),
+          in_features_, out_features_};
 }
 
 }  // namespace headway

@@ -1,7 +1,7 @@
 // Every kernel of one instruction set, as function pointers.
 //
 // A kernel works on a range of rows (or panels) and knows nothing of threads; who gets which range is
-// decided in runtime/backend.cpp. Arguments have been checked in bind/; kernels trust them.
+// decided in runtime/stages.cpp. Arguments have been checked in bind/; kernels trust them.
 #pragma once
 
 #include <cstddef>

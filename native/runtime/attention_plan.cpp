@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "runtime/partition.h"
+
 namespace headway {
 namespace {
-
-constexpr size_t kTasksPerThread = 4;
 
 size_t spans_of(const AttentionItem& item) { return item.end_span - item.first_span; }
 
@@ -76,11 +76,12 @@ void AttentionPlan::split(const AttentionItem& item, float* parts) {
 }
 
 void AttentionPlan::count_waiting() {
-  if (split_items_.size() > max_waiting_) {
-    max_waiting_ = split_items_.size();
-    waiting_ = std::make_unique<std::atomic<size_t>[]>(max_waiting_);
+  const size_t count = split_items_.size();
+  if (count > max_waiting_) {
+    waiting_ = std::make_unique<std::atomic<size_t>[]>(count);
+    max_waiting_ = count;
   }
-  for (size_t i = 0; i < split_items_.size(); ++i) waiting_[i].store(spans_of(split_items_[i]), std::memory_order_relaxed);
+  for (size_t i = 0; i < count; ++i) waiting_[i].store(spans_of(split_items_[i]), std::memory_order_relaxed);
 }
 
 void AttentionPlan::run(const KernelTable& kernels, size_t task) {

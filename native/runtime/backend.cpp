@@ -6,6 +6,7 @@
 #include "runtime/aligned_buffer.h"
 
 namespace headway {
+
 template <class Function>
 void Backend::for_ranges(size_t count, size_t cost, const Function& function) {
   const size_t tasks = tasks_for(count, cost, num_threads());

@@ -1,5 +1,7 @@
 #include "runtime/program.h"
 
+#include <algorithm>
+
 namespace headway {
 
 size_t Program::add_buffer(size_t columns) {
@@ -115,8 +117,12 @@ size_t Program::num_rows(const PassInputs& inputs, bool picked) const {
 }
 
 void Program::run(const PassInputs& inputs, size_t out) {
-  for (Buffer& buffer : buffers_) buffer.at = buffer.memory->at_least(inputs.token_ids.size() * buffer.columns);
-  buffers_[out].at = inputs.out;
+  // A row may be wanted more than once, so there may be more logit rows than tokens.
+  const size_t rows = std::max(inputs.token_ids.size(), inputs.logit_rows.size());
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    Buffer& buffer = buffers_[i];
+    buffer.at = i == out ? inputs.out : buffer.memory->at_least(rows * buffer.columns);
+  }
   for (const Bind& bind : binds_) bind(inputs);
   order_.resize(stages_.size());
   for (size_t i = 0; i < stages_.size(); ++i) order_[i] = stages_[i].get();

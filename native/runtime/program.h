@@ -70,7 +70,7 @@ class Program {
   // out = the rows of x whose logits are wanted. All that follows has those rows alone.
   void pick_logit_rows(size_t x, size_t out);
 
-  // `out` is where the result is written instead of to the buffer of that number.
+  // `inputs.out` takes the place of buffer `out`, which has no rows but the picked ones.
   void run(const PassInputs& inputs, size_t out);
 
   // Nanoseconds by kind of operation since the last call, where they are measured.

@@ -21,7 +21,7 @@ class Stage {
   // How many tasks there are for so many threads, kMaxTasks at most. Called once the stages before are done.
   virtual size_t prepare(size_t num_threads) = 0;
 
-  // On any thread, in any order, once for each task. Does not throw.
+  // On any thread, in any order, once for each task. May throw, as `prepare` may: memory can run out.
   virtual void run(size_t task) = 0;
 
   // What a thread will most likely read first, so that it can be fetched while the thread has nothing

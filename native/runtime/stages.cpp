@@ -54,7 +54,8 @@ size_t LinearStage::prepare(size_t num_threads) {
 }
 
 void LinearStage::run(size_t task) {
-  compute(piece(rows, task % row_tasks_, row_tasks_), piece(panels_of(weight_.out_features), task / row_tasks_, panel_tasks_));
+  const size_t panels = panels_of(weight_.out_features);
+  compute(piece(rows, task % row_tasks_, row_tasks_), piece(panels, task / row_tasks_, panel_tasks_));
 }
 
 Memory LinearStage::first_read(size_t thread, size_t num_threads) const {

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <chrono>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -54,7 +55,12 @@ ThreadPool::ThreadPool(size_t num_threads)
       fork_count_(count_forks()),
       runs_(num_threads_),
       workers_(std::make_unique<std::vector<std::thread>>()) {
-  for (size_t i = 1; i < num_threads_; ++i) workers_->emplace_back([this, i] { work(i); });
+  try {
+    for (size_t i = 1; i < num_threads_; ++i) workers_->emplace_back([this, i] { work(i); });
+  } catch (...) {
+    end_workers();  // destroyed while they run they would end the process
+    throw;
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -63,6 +69,10 @@ ThreadPool::~ThreadPool() {
     (void)workers_.release();
     return;
   }
+  end_workers();
+}
+
+void ThreadPool::end_workers() {
   stopping_.store(true);
   announce();
   for (std::thread& worker : *workers_) worker.join();
@@ -87,6 +97,7 @@ void ThreadPool::run(std::span<Stage* const> stages, uint64_t* spent_ns) {
     }
     if (!is_over_.load(std::memory_order_acquire)) wait_for_signal(0, seen);
   }
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 void ThreadPool::run_alone(std::span<Stage* const> stages) {
@@ -101,20 +112,42 @@ void ThreadPool::run_alone(std::span<Stage* const> stages) {
 
 // The thread that ended the stage before, alone, gets here.
 void ThreadPool::start_next_stage(size_t thread) {
-  while (next_stage_ < stages_.size()) {
+  while (next_stage_ < stages_.size() && !failure_) {
     add_time();
-    Stage& stage = *stages_[next_stage_++];
-    const size_t num_tasks = stage.prepare(num_threads_);
-    if (num_tasks > 1) return publish(stage, num_tasks);
-    if (num_tasks == 1) stage.run(0);
+    const size_t num_tasks = prepare_next();
+    if (num_tasks > 1) return publish(num_tasks);
+    if (num_tasks == 1) run_task(0);
   }
   add_time();
   is_over_.store(true, std::memory_order_release);
   if (thread != 0) announce();  // the caller of the pass waits for it; nobody else has to know
 }
 
-void ThreadPool::publish(Stage& stage, size_t num_tasks) {
-  stage_ = &stage;
+// How many tasks the next stage has; none if there is no memory for them.
+size_t ThreadPool::prepare_next() {
+  stage_ = stages_[next_stage_++];
+  try {
+    return stage_->prepare(num_threads_);
+  } catch (...) {
+    note_failure();
+    return 0;
+  }
+}
+
+void ThreadPool::run_task(size_t task) {
+  try {
+    stage_->run(task);
+  } catch (...) {
+    note_failure();
+  }
+}
+
+void ThreadPool::note_failure() {
+  const std::lock_guard<std::mutex> turn(failure_turn_);
+  if (!failure_) failure_ = std::current_exception();
+}
+
+void ThreadPool::publish(size_t num_tasks) {
   num_wanted_ = num_tasks;
   num_done_.store(0, std::memory_order_relaxed);
   ++stage_number_;
@@ -161,7 +194,7 @@ bool ThreadPool::do_one_task(size_t thread) {
   }
   if (task == kNothing) return false;
   const size_t wanted = num_wanted_;
-  stage_->run(task);
+  run_task(task);
   if (num_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == wanted) start_next_stage(thread);
   return true;
 }

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -33,12 +34,13 @@ class ThreadPool {
 
   size_t num_threads() const { return num_threads_; }
 
-  // Run the stages in order; returns when all are done. Callers on several threads take turns.
+  // Run the stages in order; returns when all are done. Callers on several threads take turns. What a
+  // stage throws, on whatever thread, is thrown here once its tasks have ended; later stages do not run.
   // `spent_ns`, where given, has an entry per stage, to which its nanoseconds are added.
   void run(std::span<Stage* const> stages, uint64_t* spent_ns = nullptr);
 
   // Call function(task) once for each task in [0, num_tasks), in any order, on any thread; returns
-  // when all have returned. The function must not throw.
+  // when all have returned.
   template <class Function>
   void run(size_t num_tasks, Function&& function) {
     FunctionStage<std::remove_reference_t<Function>> stage(num_tasks, function);
@@ -74,9 +76,13 @@ class ThreadPool {
     std::atomic<size_t> next_bytes{0};
   };
 
+  void end_workers();
   void run_alone(std::span<Stage* const> stages);
   void start_next_stage(size_t thread);
-  void publish(Stage& stage, size_t num_tasks);
+  size_t prepare_next();
+  void publish(size_t num_tasks);
+  void run_task(size_t task);
+  void note_failure();
   Memory next_read(size_t thread) const;
   void add_time();
   void work(size_t thread);
@@ -93,6 +99,8 @@ class ThreadPool {
   size_t next_stage_ = 0;
   uint64_t* spent_ns_ = nullptr;
   uint64_t stage_started_ns_ = 0;
+  std::mutex failure_turn_;
+  std::exception_ptr failure_;  // the first
   // Of the stage. They stay as they are while a claimed task is not done.
   Stage* stage_ = nullptr;
   size_t num_wanted_ = 0;

@@ -94,6 +94,14 @@ def test_a_short_packed_weight_is_refused(ops):
         ops.linear(f32(2, 4), dataclasses.replace(weight, out_features=300), f32(2, 300))
 
 
+@pytest.mark.parametrize("out_features", [0, 1 << 60])
+def test_a_weight_of_no_rows_or_too_many_is_refused(ops, out_features):
+    weight = ops.pack_linear(f32(3, 4), None, "float32")
+    empty = dataclasses.replace(weight, data=weight.data[:0], out_features=out_features)
+    with pytest.raises(ValueError, match="a weight has 1 to"):
+        ops.linear(f32(2, 4), empty, f32(2, 0))
+
+
 def test_zero_rows_do_nothing(any_ops):
     weight = any_ops.pack_linear(f32(3, 4), None, "bfloat16")
     any_ops.linear(f32(0, 4), weight, f32(0, 3))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from headway.ops.catalog import normal
+from headway.ops.cpu import _native
 from headway.ops.cpu.backend import CpuOps
 from headway.ops.interface import TokenBatch
 from headway.ops.program import (
@@ -102,7 +103,9 @@ def run(forward_pass, ops, batch, dtype):
 def test_the_bits_of_one_operation_after_the_other(ops, dtype):
     program = two_layers(ops, dtype)
     whole, stepwise = ops.compile(program), StepwisePass(program, ops)
-    for lengths, rows in (([1], [0]), ([20, 1, 31], [19, 20, 51]), ([3], []), ([2, 2], [3, 0, 0])):
+    steps = [([1], [0]), ([20, 1, 31], [19, 20, 51]), ([3], []), ([2, 2], [3, 0, 0])]
+    steps.append(([2], [1, 0, 1, 1, 0]))  # more rows wanted than there are tokens
+    for lengths, rows in steps:
         batch = batch_of(lengths, rows)
         found, cache = run(whole, ops, batch, dtype)
         expected, expected_cache = run(stepwise, ops, batch, dtype)
@@ -133,6 +136,29 @@ def test_passes_of_several_callers_take_turns():
         wrong.extend(f for f in found if f.tobytes() != expected.tobytes())
 
     callers = [threading.Thread(target=call_often) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert not wrong
+
+
+def test_one_pass_on_two_threads_is_right_or_refused():
+    ops = CpuOps(num_threads=2)
+    forward_pass, batch = ops.compile(two_layers(ops, "bfloat16")), batch_of([20, 1], [19, 20])
+    expected, _ = run(forward_pass, ops, batch, "bfloat16")
+    wrong = []
+
+    def call_often():
+        for _ in range(50):
+            try:
+                found, _ = run(forward_pass, ops, batch, "bfloat16")
+            except ValueError as error:
+                found = expected if "in use by another thread" in str(error) else None
+            if found is None or found.tobytes() != expected.tobytes():
+                wrong.append(found)
+
+    callers = [threading.Thread(target=call_often) for _ in range(2)]
     for caller in callers:
         caller.start()
     for caller in callers:
@@ -205,3 +231,40 @@ def test_operations_that_do_not_fit_their_buffers_are_refused():
     program.add(RmsNorm(x, np.ones(8, np.float32), 1e-5, out))
     with pytest.raises(ValueError, match="must have 8 columns"):
         ops.compile(program)
+
+
+def test_a_result_with_a_row_for_each_token_is_refused():
+    ops = CpuOps(num_threads=1)
+    program = two_layers(ops, "float32")
+    del program.operations[-2:]  # what picks rows, and what works on them
+    with pytest.raises(ValueError, match="only has the picked rows"):
+        run(ops.compile(program), ops, batch_of([3], [2]), "float32")
+
+
+def test_operations_on_tokens_come_before_rows_are_picked():
+    ops = CpuOps(num_threads=1)
+    program = two_layers(ops, "float32")
+    program.add(next(o for o in program.operations if isinstance(o, RopeAndStore)))
+    with pytest.raises(ValueError, match="must come before pick_logit_rows"):
+        ops.compile(program)
+
+
+def test_ids_lie_in_the_smallest_of_several_tables():
+    ops = CpuOps(num_threads=1)
+    program = two_layers(ops, "float32")
+    embed = program.operations[0]
+    program.operations.insert(0, Embed(np.zeros((8, WIDTH), np.float32), embed.out))
+    with pytest.raises(ValueError, match=r"token_ids must lie in \[0, 8\)"):
+        run(ops.compile(program), ops, batch_of([3], [2]), "float32")
+
+
+def test_sizes_that_would_overflow_are_refused():
+    program = _native.Program(_native.Backend("portable", 1))
+    with pytest.raises(ValueError, match="a buffer has 1 to"):
+        program.add_buffer(1 << 60)
+    qkv = program.add_buffer(QKV)
+    sizes = (HEADS.num_kv_heads, HEADS.head_dim, True, None, None, 1e-6)
+    with pytest.raises(ValueError, match="layer must lie in"):
+        program.rope_and_store(qkv, 2**64 - 1, HEADS.num_heads, *sizes)
+    with pytest.raises(ValueError, match="too few for these heads"):
+        program.rope_and_store(qkv, 0, 2**60 + HEADS.num_heads, *sizes)  # times 16 is the same

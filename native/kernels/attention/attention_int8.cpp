@@ -208,7 +208,8 @@ HEADWAY_INLINE void add_values(Buffers& buffers, size_t row, Tiles tiles, Range 
     const f32x16 unit = broadcast(buffers.weight_units[row + r]);
     HEADWAY_UNROLL
     for (size_t v = 0; v < V; ++v) {
-      store(buffers.sums[row + r] + d + v * kLanes, from_int(whole_number(sums[0][r][v], sums[1][r][v]) + start) * unit);
+      const f32x16 sum = from_int(whole_number(sums[0][r][v], sums[1][r][v]) + start);
+      store(buffers.sums[row + r] + d + v * kLanes, sum * unit);
     }
   }
 }

@@ -16,7 +16,6 @@ struct BlockType {
   size_t num_bytes, num_values;
 };
 
-inline constexpr size_t kMaxBlockValues = 256;
 inline constexpr BlockType kBlockTypes[] = {
     {"Q4_0", BlockKind::kQ4_0, 18, 32},   {"Q4_1", BlockKind::kQ4_1, 20, 32},   {"Q8_0", BlockKind::kQ8_0, 34, 32},
     {"Q4_K", BlockKind::kQ4_K, 144, 256}, {"Q5_K", BlockKind::kQ5_K, 176, 256}, {"Q6_K", BlockKind::kQ6_K, 210, 256}};

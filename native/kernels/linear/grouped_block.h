@@ -116,11 +116,13 @@ struct GroupedBlock {
       HEADWAY_UNROLL
       for (size_t v = 0; v < kHalves; ++v) totals[r][v] = broadcast(0.0f);
     }
-    for (size_t group = 0; group < args.groups; ++group) add_group<R>(args, row, group, w + group * kGroupWords, totals);
+    for (size_t group = 0; group < args.groups; ++group, w += kGroupWords) add_group<R>(args, row, group, w, totals);
     HEADWAY_UNROLL
     for (size_t r = 0; r < R; ++r) {
       HEADWAY_UNROLL
-      for (size_t v = 0; v < kHalves; ++v) finish_total(args, row + r, panel * kPanelColumns + v * kLanes, totals[r][v]);
+      for (size_t v = 0; v < kHalves; ++v) {
+        finish_total(args, row + r, panel * kPanelColumns + v * kLanes, totals[r][v]);
+      }
     }
   }
 

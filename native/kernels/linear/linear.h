@@ -15,8 +15,7 @@ namespace headway {
 
 inline constexpr size_t kPanelColumns = 32;
 inline constexpr size_t kTileSteps = 16;
-inline constexpr size_t kMaxFewRows = 4;        // so few that memory is the wall,
-inline constexpr size_t kPanelsSideBySide = 4;  // and so many panels are then read at once
+inline constexpr size_t kPanelsSideBySide = 4;  // of few rows, where memory is the wall
 inline constexpr const char* kLayoutF32 = "cpu/f32/panel32/v1";
 inline constexpr const char* kLayoutBf16 = "cpu/bf16/panel32/v1";
 

@@ -43,7 +43,7 @@ inline constexpr size_t kInt4Format = 0, kInt4MinimumFormat = 1;
 inline constexpr size_t kInt8Format = 2, kInt8MinimumFormat = 3;
 inline constexpr size_t kInt8Group16Format = 4, kInt8Group16MinimumFormat = 5;
 
-// Rows of x as int8: bytes and scales as in Int8Rows; for each group of the weight's format either what
+// Rows of x as int8: bytes, scales and places as in Int8Rows; for each group of the weight's format either what
 // its sum starts from (- zero * the sum of x), or, for minimums, the sum of x times its scale.
 struct GroupedRows {
   int8_t* bytes;    // [groups of 64][rows][64]
@@ -63,7 +63,7 @@ struct GroupedLinearArgs {
   const float* factors;  // [out_features]
   const float* bias;     // or null
   float* out;            // [rows][out_features]
-  size_t rows, groups, out_features;
+  size_t rows, groups, out_features;  // rows: places for them
   bool accumulate;
 };
 

@@ -21,7 +21,8 @@ void put_sums(const GroupFormat& format, const int8_t* bytes, float scale, const
 
 }  // namespace
 
-void quantize_grouped_row(const float* x, size_t count, const GroupFormat& format, const GroupedRows& rows, size_t row) {
+void quantize_grouped_row(const float* x, size_t count, const GroupFormat& format, const GroupedRows& rows,
+                          size_t row) {
   const size_t groups = format.groups_of(count), per_x = kInt8Group / format.group;
   for (size_t part = 0; part * kInt8Group < count; ++part) {
     const size_t first = part * kInt8Group, left = count - first, index = part * rows.rows + row;

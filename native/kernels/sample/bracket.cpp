@@ -5,7 +5,9 @@
 namespace headway {
 namespace {
 
-bool comes_first(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
+bool comes_first(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
 
 }  // namespace
 

@@ -16,16 +16,17 @@ constexpr size_t kSampleRanks[kBrackets - 1] = {1, 4, 16, 32, 64};
 BracketBounds bounds_of(const float* logits, size_t width) {
   float sample[kSampled];
   const size_t stride = std::max<size_t>(1, width / kSampled), count = std::min(width, kSampled);
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
   for (size_t i = 0; i < count; ++i) {
     const float logit = logits[i * stride];
     // What is masked is no place to cut; the lowest of all numbers has the masked below it.
-    sample[i] = logit > std::numeric_limits<float>::lowest() ? logit : std::numeric_limits<float>::lowest();
+    sample[i] = logit > kLowest ? logit : kLowest;
   }
   std::sort(sample, sample + count, std::greater<float>());
   BracketBounds cut;
   for (size_t b = 0; b + 1 < kBrackets; ++b) cut.bounds[b] = sample[kSampleRanks[b] * count / kSampled];
   cut.bounds[kBrackets - 1] = -std::numeric_limits<float>::infinity();
-  const float* end = std::lower_bound(sample, sample + count, std::numeric_limits<float>::lowest(), std::greater<float>());
+  const float* end = std::lower_bound(sample, sample + count, kLowest, std::greater<float>());
   cut.lowest = end[end == sample ? 0 : -1];
   return cut;
 }

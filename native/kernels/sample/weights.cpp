@@ -69,7 +69,9 @@ size_t collect(const SampleRow& row, float least, float above, const Candidates&
   size_t count = 0;
   for (size_t i = 0; i < row.width; i += kLanes) count = append(row.logits, row.width, i, least, above, out, count);
   const f32x16 largest = broadcast(row.largest), inverse = broadcast(row.inverse_temperature);
-  for (size_t i = 0; i < count; i += kLanes) store(out.weights + i, weights_of(load_f32(out.logits + i), largest, inverse));
+  for (size_t i = 0; i < count; i += kLanes) {
+    store(out.weights + i, weights_of(load_f32(out.logits + i), largest, inverse));
+  }
   return count;
 }
 

@@ -1,8 +1,9 @@
 // What a multiplication multiplies: 32-bit words, each one float32 or a pair of bfloat16 along K.
 //
 // The right operand is a vector of such words. The left one is broadcast from memory, where `round`
-// (or `put`, for sixteen that are rounded already) leaves `kParts` words for each word of the right. Without a dot product of pairs a bfloat16 is
-// widened in registers: its even element (low half) is part 0 and is added first.
+// (or `put`, for sixteen that are rounded already) leaves `kParts` words for each word of the right.
+// Without a dot product of pairs a bfloat16 is widened in registers: its even element (low half) is
+// part 0 and is added first.
 #pragma once
 
 #include "kernels/bfloat16.h"

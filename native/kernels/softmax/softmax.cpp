@@ -34,7 +34,9 @@ float largest_of(const float* x, size_t width) {
   size_t i = 0;
   for (; i + kChains * kLanes <= width; i += kChains * kLanes) {
     HEADWAY_UNROLL
-    for (size_t chain = 0; chain < kChains; ++chain) best[chain] = larger(load_f32(x + i + chain * kLanes), best[chain]);
+    for (size_t chain = 0; chain < kChains; ++chain) {
+      best[chain] = larger(load_f32(x + i + chain * kLanes), best[chain]);
+    }
   }
   for (; i < width; i += kLanes) best[0] = larger(load_f32(x + i, width - i, kMinusInfinity), best[0]);
   return max_lane(larger(larger(best[0], best[1]), larger(best[2], best[3])));

@@ -16,7 +16,7 @@ from headway.model.config import read_config
 from headway.model.decoder import Decoder, DecoderWeights, LayerWeights
 from headway.model.errors import ModelError
 from headway.model.gguf_config import gguf_config
-from headway.model.shape import KV_BYTES, ModelConfig
+from headway.model.shape import DTYPE_BYTES, ModelConfig
 from headway.model.source import ModelSource
 from headway.model.weights.dummy import DummyStore
 from headway.model.weights.gguf import read_gguf
@@ -71,8 +71,8 @@ def load_model(
     stay `dtype`.
     `load_format="dummy"` makes random weights of the model's shapes. Raises ModelError.
     """
-    if dtype not in KV_BYTES:
-        raise ModelError(f"dtype must be {' or '.join(KV_BYTES)}, got {dtype!r}")
+    if dtype not in DTYPE_BYTES:
+        raise ModelError(f"dtype must be {' or '.join(DTYPE_BYTES)}, got {dtype!r}")
     if load_format not in _LOAD_FORMATS:
         raise ModelError(f"load_format must be {' or '.join(_LOAD_FORMATS)}, got {load_format!r}")
     if quantization not in QUANTIZATIONS:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from headway.model.errors import ModelError
 
-KV_BYTES = {"float32": 4, "bfloat16": 2}
-_KV_BYTES = {**KV_BYTES, "int8": 1}
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
+_KV_BYTES = {**DTYPE_BYTES, "int8": 1}
 _SCALE_BYTES = 4  # a float32 with each int8 key and value of a head
 _KEYS_AND_VALUES = 2
 

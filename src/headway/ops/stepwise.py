@@ -47,9 +47,8 @@ class _Run:
         self._program, self._ops, self._batch = program, ops, batch
         self._cache, self._rotation = cache, rotation
         self._num_rows = len(batch.token_ids)
-        self._arrays = [
-            np.empty((self._num_rows, buffer.columns), np.float32) for buffer in program.buffers
-        ]
+        most = max(self._num_rows, len(batch.logit_rows))  # a row may be wanted more than once
+        self._arrays = [np.empty((most, buffer.columns), np.float32) for buffer in program.buffers]
         self._arrays[program.result.index] = out
 
     def all(self) -> None:

@@ -22,8 +22,6 @@ from headway.ops.interface import (
 )
 from headway.ops.program import Program
 
-EMULATIONS = ("amx_emulated",)  # for tests; never chosen by itself
-
 
 def available_isas() -> list[str]:
     """Instruction sets that this machine can run, best first, emulations last."""

@@ -18,7 +18,6 @@ LAYOUTS = {
     "bfloat16": _native.LAYOUT_BF16,
     "int8": _native.LAYOUT_INT8,
 }
-GROUPED_LAYOUTS = frozenset(_native.grouped_layouts())
 _PANEL_COLUMNS = 32
 
 
@@ -58,21 +57,11 @@ def _pack_int8(
     bias: F32 | None,
     on_packed: Callable[[Raw], None] | None,
 ) -> PackedLinear:
-    out_features, in_features = sum(map(len, parts)), parts[0].shape[1]
-    size = _native.packed_int8_words(_PANEL_COLUMNS, in_features)
-    packed = aligned_zeros((_panels(out_features) * size,), np.int32)
-    scales = np.empty(out_features, np.float32)
-    row = start = 0
-    for part in parts:
-        end = start + _panels(len(part)) * size
-        its_scales = scales[row : row + len(part)]
-        native.pack_linear_int8(np.ascontiguousarray(part), packed[start:end], its_scales)
-        row, start = row + len(part), end
-        if on_packed is not None:
-            on_packed(part)
-    return PackedLinear(
-        packed, bias, out_features, in_features, "int8", _native.LAYOUT_INT8, scales
-    )
+    in_features = parts[0].shape[1]
+    panel_words = _native.packed_int8_words(_PANEL_COLUMNS, in_features)
+    packed, scales = _pack_scaled(native.pack_linear_int8, parts, panel_words, on_packed)
+    layout = _native.LAYOUT_INT8
+    return PackedLinear(packed, bias, len(scales), in_features, "int8", layout, scales)
 
 
 def _pack_int4(
@@ -81,22 +70,32 @@ def _pack_int4(
     bias: F32 | None,
     on_packed: Callable[[Raw], None] | None,
 ) -> PackedLinear:
-    out_features, in_features = sum(map(len, parts)), parts[0].shape[1]
-    layout = _native.LAYOUT_INT4
-    size = _native.packed_grouped_words(layout, _PANEL_COLUMNS, in_features)
-    packed = aligned_zeros((_panels(out_features) * size,), np.int32)
-    factors = np.empty(out_features, np.float32)
+    in_features, layout = parts[0].shape[1], _native.LAYOUT_INT4
+    panel_words = _native.packed_grouped_words(layout, _PANEL_COLUMNS, in_features)
+    packed, factors = _pack_scaled(native.pack_linear_int4, parts, panel_words, on_packed)
+    return PackedLinear(
+        packed, bias, len(factors), in_features, _format_of(layout), layout, factors
+    )
+
+
+def _pack_scaled(
+    pack: Callable[[Raw, Raw, F32], None],
+    parts: tuple[Raw, ...],
+    panel_words: int,
+    on_packed: Callable[[Raw], None] | None,
+) -> tuple[Raw, F32]:
+    """Panels of all parts, and a scale for each row; `pack(part, panels, scales)` fills both."""
+    out_features = sum(map(len, parts))
+    packed = aligned_zeros((_panels(out_features) * panel_words,), np.int32)
+    scales = np.empty(out_features, np.float32)
     row = start = 0
     for part in parts:
-        end = start + _panels(len(part)) * size
-        its_factors = factors[row : row + len(part)]
-        native.pack_linear_int4(np.ascontiguousarray(part), packed[start:end], its_factors)
-        row, start = row + len(part), end
+        past, end = row + len(part), start + _panels(len(part)) * panel_words
+        pack(np.ascontiguousarray(part), packed[start:end], scales[row:past])
+        row, start = past, end
         if on_packed is not None:
             on_packed(part)
-    return PackedLinear(
-        packed, bias, out_features, in_features, _format_of(layout), layout, factors
-    )
+    return packed, scales
 
 
 def _format_of(layout: str) -> str:
