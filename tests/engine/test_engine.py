@@ -8,6 +8,8 @@ import pytest
 
 from headway.core.request import Request, SamplingParams
 from headway.drive.ports import Submit, Withdraw
+from headway.engine import config
+from headway.model import loader
 from tests.engine.harness import Bench, ask
 
 MakeBench = Callable[..., Bench]
@@ -99,3 +101,7 @@ def test_warming_up_changes_no_token(make_bench: MakeBench) -> None:
     assert {n: o.visible() for n, o in warm.run(work).items()} == {
         n: o.visible() for n, o in cold.run(work).items()
     }
+
+
+def test_every_quantization_that_may_be_asked_for_can_be_loaded():
+    assert (None, *config.QUANTIZATIONS) == loader.QUANTIZATIONS

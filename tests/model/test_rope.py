@@ -63,7 +63,12 @@ def test_yarn_scales_the_tables():
 
 
 def test_identity_turns_nothing():
-    turns_nothing = rotation(RopeTables(_PLAIN, 4))
+    turns_nothing = rotation(RopeTables(_PLAIN, 4), has_still_layers=True)
     cos, sin = turns_nothing.identity_cos, turns_nothing.identity_sin
     assert np.all(cos == 1)
     assert np.all(sin == 0)
+
+
+def test_tables_that_turn_nothing_are_made_only_where_a_layer_needs_them():
+    tables = RopeTables(_PLAIN, 4)
+    assert rotation(tables, has_still_layers=False).identity_cos is tables.cos

@@ -20,6 +20,7 @@ from headway.ops.program import (
     Program,
     RmsNorm,
     RopeAndStore,
+    Rotation,
     SiluMul,
 )
 
@@ -58,7 +59,7 @@ class Decoder:
         self._ops = ops
         self._logits: F32 = np.empty(0, np.float32)
         self._rope = RopeTables(config.rope, config.max_position_embeddings, weights.rope_divisors)
-        self._rotation = rotation(self._rope)
+        self._rotation = self._tables()
         self.forward_pass = ops.compile(write_program(config, weights))
 
     def forward(self, batch: TokenBatch, cache: KVCache) -> F32:
@@ -92,7 +93,10 @@ class Decoder:
     def _reach(self, batch: TokenBatch) -> None:
         if len(batch.positions) and int(batch.positions.max()) >= len(self._rope.cos):
             self._rope.reach(int(batch.positions.max()) + 1)
-            self._rotation = rotation(self._rope)
+            self._rotation = self._tables()
+
+    def _tables(self) -> Rotation:
+        return rotation(self._rope, has_still_layers=not all(self.config.rope_layers))
 
     def _check_cache(self, cache: KVCache) -> None:
         config = self.config

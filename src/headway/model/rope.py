@@ -47,9 +47,11 @@ class RopeTables:
         return cos, sin
 
 
-def rotation(tables: RopeTables) -> Rotation:
-    """The tables, and those of the layers of a model that do not rotate."""
+def rotation(tables: RopeTables, *, has_still_layers: bool) -> Rotation:
+    """The tables, and, for a model with layers that do not rotate, some that turn nothing."""
     cos, sin = tables.cos, tables.sin
+    if not has_still_layers:
+        return Rotation(cos, sin, cos, sin)
     return Rotation(cos, sin, np.ones_like(cos), np.zeros_like(sin))
 
 

@@ -115,7 +115,10 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """cos and sin by position, float32 [positions, rotary_dim / 2]; `identity` turns nothing."""
+    """cos and sin by position, float32 [positions, rotary_dim / 2].
+
+    `identity` turns nothing; it is read where `rotates` is False.
+    """
 
     cos: F32
     sin: F32
