@@ -36,12 +36,14 @@ from benchmarks import report, roofline
 
 CLASSES_OF = {
     "headway": CLASSES,
+    "headway_kv8": ("int8", "int4"),  # keys and values in 8 bits, too
     "openvino": CLASSES,
     "llamacpp": CLASSES,
     "vllm": ("bf16", "int8"),
     "transformers": ("bf16",),
 }
-PEERS = tuple(name for name in CLASSES_OF if name != "headway")
+OURS = ("headway", "headway_kv8")
+PEERS = tuple(name for name in CLASSES_OF if name not in OURS)
 MAX_LEN = 4096
 RESULTS = ROOT / "benchmarks" / "results" / "compare.jsonl"
 
@@ -70,7 +72,7 @@ class Visit:
 
 def installed(arguments: argparse.Namespace) -> dict[str, Peer]:
     """Headway and the peers that are named."""
-    found = {"headway": Peer(sys.executable)}
+    found = {name: Peer(sys.executable) for name in OURS}
     for name in PEERS:
         path = getattr(arguments, name) or os.environ.get(f"PEER_{name.upper()}")
         if path and name == "llamacpp":

@@ -22,7 +22,7 @@ from benchmarks.peers.results import NOISY_CORES, Place, Results, is_noisy
 from benchmarks.peers.workloads import BATCHES, CONTEXTS, MODELS, PROMPT_LENGTHS, Cell
 
 RESULTS = Path(__file__).parent / "results" / "compare.jsonl"
-OURS = "headway"
+OURS, OURS_TOO = "headway", "headway_kv8"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Table:
             if (record["model"], record["weights"]) == (self.model, self.weights)
             and record["cell"] in [cell.name for cell in cells]
         }
-        return sorted(names, key=lambda name: (name != OURS, name))
+        return sorted(names, key=lambda name: (name not in (OURS, OURS_TOO), name))
 
     def measured(self, engine: str, cell: Cell) -> tuple[list[float], bool]:
         """The undisturbed figures, or, where there are none, the others and True."""
@@ -72,7 +72,8 @@ class Table:
     def ratio(self, engines: Sequence[str], cell: Cell) -> str:
         """How many times as fast Headway is as the best of the others."""
         ours = self.values(OURS, cell)
-        others = [v for e in engines if e != OURS and (v := self.values(e, cell))]
+        peers = [engine for engine in engines if engine not in (OURS, OURS_TOO)]
+        others = [v for engine in peers if (v := self.values(engine, cell))]
         if not ours or not others:
             return "-"
         mine, theirs = statistics.median(ours), [statistics.median(v) for v in others]

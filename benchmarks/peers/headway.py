@@ -21,11 +21,12 @@ QUANTIZATION = {"bf16": None, "int8": "int8", "int4": "int4"}
 
 
 class Headway(Engine):
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, kv_cache_dtype: str = "auto") -> None:
         quantization = QUANTIZATION[setup.weights]
         self._llm = LLM(
             str(setup.folder / "hf"),
             quantization=quantization,
+            kv_cache_dtype=kv_cache_dtype,
             kv_cache_memory_bytes=setup.kv_bytes,
             max_num_seqs=MAX_BATCH,
             max_num_batched_tokens=CHUNK_TOKENS,
@@ -34,7 +35,10 @@ class Headway(Engine):
             num_threads=setup.num_threads,
         )
         self.version = __version__
-        self.settings = f"quantization={quantization}, {self._llm.facts.backend}"
+        self.settings = (
+            f"quantization={quantization}, kv_cache_dtype={kv_cache_dtype}, "
+            f"{self._llm.facts.backend}"
+        )
 
     def generate(self, items: Sequence[Item]) -> float:
         prompts, params = [prompt for prompt, _ in items], [_greedy(count) for _, count in items]

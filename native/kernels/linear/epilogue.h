@@ -6,9 +6,10 @@
 
 namespace headway::HEADWAY_ISA {
 
-// Sixteen columns from `column` of one row. Args: LinearArgs, or another that has its outputs.
+// Sixteen columns from `column` of one row. Args: LinearArgs, or another that has its outputs. A function
+// of its own: in line, once for each sum of each block, it was most of the kernels' code.
 template <class Args>
-HEADWAY_INLINE void finish(const Args& args, size_t row, size_t column, f32x16 sum) {
+HEADWAY_APART void finish(const Args& args, size_t row, size_t column, f32x16 sum) {
   if (column >= args.out_features) return;
   const size_t count = args.out_features - column < kLanes ? args.out_features - column : kLanes;
   float* out = args.out + row * args.out_features + column;

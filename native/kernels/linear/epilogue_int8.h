@@ -11,7 +11,7 @@ HEADWAY_INLINE f32x16 add_scaled(f32x16 total, u32x16 sum, float x_scale) {
   return total + from_int(sum) * broadcast(x_scale);
 }
 
-HEADWAY_INLINE void finish_int8(const Int8LinearArgs& args, size_t row, size_t column, f32x16 total) {
+HEADWAY_APART void finish_int8(const Int8LinearArgs& args, size_t row, size_t column, f32x16 total) {
   if (column >= args.out_features) return;
   const size_t left = args.out_features - column, count = left < kLanes ? left : kLanes;
   finish(args, row, column, total * load_f32(args.weight_scales + column, count, 0.0f));

@@ -126,7 +126,7 @@ struct GroupedBlock {
     }
   }
 
-  HEADWAY_INLINE void finish_total(const GroupedLinearArgs& args, size_t row, size_t column, f32x16 total) {
+  HEADWAY_APART void finish_total(const GroupedLinearArgs& args, size_t row, size_t column, f32x16 total) {
     if (column >= args.out_features) return;
     const size_t left = args.out_features - column, count = left < kLanes ? left : kLanes;
     finish(args, row, column, total * load_f32(args.factors + column, count, 0.0f));
