@@ -14,7 +14,7 @@
 
 #define HEADWAY_INLINE static inline __attribute__((always_inline))
 #define HEADWAY_MEMBER inline __attribute__((always_inline))
-#define HEADWAY_APART static __attribute__((noinline))
+#define HEADWAY_APART [[maybe_unused]] static __attribute__((noinline))
 #define HEADWAY_UNROLL _Pragma("GCC unroll 16")
 
 namespace headway::HEADWAY_ISA {
