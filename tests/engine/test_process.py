@@ -54,10 +54,13 @@ class Engine:
         config = {"model": model, "num_gpu_blocks_override": 64, "max_num_seqs": 8} | settings
         words = ["--to-engine", addresses[0], "--from-engine", addresses[1]]
         words += ["--parent-pid", str(os.getpid()), "--config", json.dumps(config)]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "headway.engine.process", *words],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
-        )
+        self._errors = folder / "stderr"
+        with self._errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "headway.engine.process", *words],
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+                stderr=errors,
+            )
         self.alive: list[AliveMessage] = []
         self.ready = self.receive()
 
@@ -96,6 +99,7 @@ class Engine:
         self._to.close()
         self._from.close()
         self._sockets.term()
+        assert "leaked" not in self._errors.read_text()  # what the kernels' binding says at the end
         return code
 
 

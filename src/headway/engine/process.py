@@ -208,6 +208,7 @@ def _serve(engine: Engine, inbox: SocketInbox, heartbeat: Heartbeat) -> None:
         heartbeat.stop()
         if engine.recording is not None:
             engine.recording.close()
+        gc.unfreeze()  # so that all is freed before the interpreter ends
 
 
 def _turn_or_wait(engine: Engine, inbox: SocketInbox) -> None:
