@@ -1,0 +1,81 @@
+"""What a step-time model is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from headway.core.stride import Stride
+
+
+class StepShape(NamedTuple):
+    """A step in numbers. A token at position p attends p + 1 tokens, itself among them.
+
+    A decode is a chunk of one token behind its prompt; all else is prefill, recomputes too.
+    """
+
+    num_prefill_tokens: int = 0
+    num_prefills: int = 0  # chunks
+    prefill_attended: int = 0  # summed over the tokens of all prefill chunks
+    prefill_context: int = 0  # summed over prefill chunks: tokens up to the end of each
+    num_decode_tokens: int = 0
+    decode_attended: int = 0  # summed over the decodes
+    num_samples: int = 0  # sequences that get a token
+
+    @property
+    def num_tokens(self) -> int:
+        return self.num_prefill_tokens + self.num_decode_tokens
+
+
+class PlacedChunk(NamedTuple):
+    """Tokens [first_position, first_position + num_tokens) of a sequence in a step."""
+
+    first_position: int
+    num_tokens: int
+    num_prompt_tokens: int  # of the sequence
+    samples: bool
+
+
+def shape_of(chunks: Iterable[PlacedChunk]) -> StepShape:
+    """The shape of a step of these chunks."""
+    prefill_tokens = prefills = prefill_attended = prefill_context = 0
+    decodes = decode_attended = samples = 0
+    for first, count, num_prompt_tokens, is_sampled in chunks:
+        samples += is_sampled
+        if count == 1 and first >= num_prompt_tokens:
+            decodes += 1
+            decode_attended += first + 1
+        else:
+            prefill_tokens += count
+            prefills += 1
+            prefill_attended += count * first + count * (count + 1) // 2
+            prefill_context += first + count
+    return StepShape(
+        prefill_tokens,
+        prefills,
+        prefill_attended,
+        prefill_context,
+        decodes,
+        decode_attended,
+        samples,
+    )
+
+
+def shape_of_stride(stride: Stride) -> StepShape:
+    """The shape of the first step of a stride; each later one attends a token more per decode."""
+    count = len(stride.sequences)
+    return StepShape(
+        num_decode_tokens=count, decode_attended=stride.num_attended, num_samples=count
+    )
+
+
+class StepTimeModel(Protocol):
+    """Predicts how long a step takes, from when it is decided to when the next can be."""
+
+    def step_ns(self, shape: StepShape) -> int:
+        """Nanoseconds, at least 1."""
+        ...
+
+    def terms_ns(self, shape: StepShape) -> Mapping[str, float]:
+        """What `step_ns` is made of, by name, for people. Need not add up where terms overlap."""
+        ...

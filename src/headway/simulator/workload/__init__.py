@@ -1,0 +1,1 @@
+"""Who asks for what, and when: drawn from distributions, or read from a file."""
