@@ -16,10 +16,12 @@ from headway.drive.ports import (
     Listener,
     ResetPrefixCache,
     StepListener,
+    StrideListener,
+    Strider,
     Submit,
     Withdraw,
 )
-from headway.drive.record import record_step
+from headway.drive.record import record_step, record_stride
 
 
 class EngineLoop:
@@ -29,6 +31,9 @@ class EngineLoop:
     the step admitted, resumed, preempted they hear before the step runs, so that its time is not
     counted as waiting; who advanced and ended, together, when it has. Step listeners hear of a
     step between the two. A step that gave nobody a token is told too: it has moved the state.
+
+    With a `strider` steps that decide nothing new are taken many at a time. Step listeners hear of
+    them one by one, stride listeners at once, listeners not at all.
     """
 
     def __init__(
@@ -40,6 +45,8 @@ class EngineLoop:
         executor: Executor,
         listeners: Iterable[Listener] = (),
         step_listeners: Iterable[StepListener] = (),
+        strider: Strider | None = None,
+        stride_listeners: Iterable[StrideListener] = (),
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
@@ -47,11 +54,13 @@ class EngineLoop:
         self._executor = executor
         self._listeners = tuple(listeners)
         self._step_listeners = tuple(step_listeners)
+        self._strider = strider
+        self._stride_listeners = tuple(stride_listeners)
 
     def run(self) -> None:
         """Turn until nothing is left and nothing will ever come."""
         while True:
-            if self.turn():
+            if self._stride() or self.turn():
                 continue
             if not self._inbox.wait(self._scheduler.next_due_ns()):
                 break
@@ -67,6 +76,26 @@ class EngineLoop:
             self._tell(events)
             return bool(events)
         return self._step(events) or bool(events)
+
+    def _stride(self) -> bool:
+        """Take the steps that decide nothing new, if the next does not. False if it may."""
+        if self._strider is None:
+            return False
+        start_ns = self._clock.now_ns()
+        stride = self._scheduler.stride(start_ns)
+        if stride is None:
+            return False
+        result = self._strider.run_stride(stride, self._scheduler.next_due_ns())
+        if not result.ends_ns:
+            return False
+        record = record_stride(stride, start_ns=start_ns, ends_ns=result.ends_ns)
+        self._scheduler.take(stride, len(result.ends_ns), result.token_ids)
+        for listener in self._stride_listeners:
+            listener.on_stride(record)
+        for step_listener in self._step_listeners:
+            for step in record.steps():
+                step_listener.on_step(step)
+        return True
 
     def _obey(self, command: Command) -> list[Event]:
         match command:

@@ -9,7 +9,8 @@ from typing import Protocol
 from headway.core.events import Event
 from headway.core.request import FinishReason, Request
 from headway.core.step import Step, StepResult
-from headway.drive.record import StepRecord
+from headway.core.stride import Stride
+from headway.drive.record import StepRecord, StrideRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +68,27 @@ class Listener(Protocol):
 class StepListener(Protocol):
     def on_step(self, record: StepRecord) -> None:
         """One step as it was decided and run; told before the events of its outcome."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StrideResult:
+    """The steps of a stride that were run: when each ended, and their tokens for each sequence."""
+
+    ends_ns: SequenceOf[int] = ()
+    token_ids: SequenceOf[SequenceOf[int]] = ()
+
+
+class Strider(Protocol):
+    def run_stride(self, stride: Stride, until_ns: int | None) -> StrideResult:
+        """Run as many steps of it as begin before `until_ns` and before anything arrives.
+
+        Moves the clock. None of the steps may yield a token that ends its sequence.
+        """
+        ...
+
+
+class StrideListener(Protocol):
+    def on_stride(self, record: StrideRecord) -> None:
+        """Steps that were taken at once. Nobody is told of each token in them."""
         ...

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from headway.core.events import Advanced, Event, Retired
 from headway.core.step import Step
+from headway.core.stride import Stride
 
 
 class ChunkRecord(NamedTuple):
@@ -139,4 +141,47 @@ def record_step(
         blocker=step.blocker.value if step.blocker else None,
         blocked_sequence_id=step.blocked_sequence_id,
         error=error,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrideRecord:
+    """Steps taken at once: every sequence, in order of service, decodes one token in each."""
+
+    first_index: int
+    sequence_ids: tuple[int, ...]
+    first_positions: tuple[int, ...]
+    start_ns: int
+    ends_ns: SequenceOf[int]
+    blocker: str | None
+    blocked_sequence_id: int | None
+
+    def steps(self) -> Iterator[StepRecord]:
+        """The same, one by one."""
+        outputs = tuple(OutputRecord(sequence_id, 1) for sequence_id in self.sequence_ids)
+        start_ns = self.start_ns
+        for number, end_ns in enumerate(self.ends_ns):
+            places = zip(self.sequence_ids, self.first_positions, strict=True)
+            yield StepRecord(
+                index=self.first_index + number,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                chunks=tuple(ChunkRecord(s, first + number, 1) for s, first in places),
+                outputs=outputs,
+                blocker=self.blocker,
+                blocked_sequence_id=self.blocked_sequence_id,
+            )
+            start_ns = end_ns
+
+
+def record_stride(stride: Stride, *, start_ns: int, ends_ns: SequenceOf[int]) -> StrideRecord:
+    """The record of a stride that was run and not taken yet."""
+    return StrideRecord(
+        first_index=stride.first_index,
+        sequence_ids=tuple(sequence.sequence_id for sequence in stride.sequences),
+        first_positions=tuple(sequence.num_computed_tokens for sequence in stride.sequences),
+        start_ns=start_ns,
+        ends_ns=ends_ns,
+        blocker=stride.blocker.value if stride.blocker else None,
+        blocked_sequence_id=stride.blocked_sequence_id,
     )

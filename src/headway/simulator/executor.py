@@ -1,0 +1,131 @@
+"""The executor of a machine that is not there: a model says how long a step takes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headway.core.events import Aborted, Event, Retired
+from headway.core.sequence import Sequence
+from headway.core.step import Step, StepResult
+from headway.core.stride import Stride
+from headway.drive.clock import VirtualClock
+from headway.drive.ports import StrideResult
+from headway.simulator.collector import StepCollector
+from headway.simulator.inbox import WorkloadInbox
+from headway.simulator.script import END_TOKEN, Script
+from headway.simulator.step_time.base import StepShape, StepTimeModel, shape_of_stride
+
+
+class _Part(NamedTuple):
+    """A sequence's part in the script of its request."""
+
+    script: Script
+    index: int
+    last_length: int  # prompt and output together
+
+
+class CostModelExecutor:
+    """Executor, Strider and Listener: moves the clock, makes up tokens, ends outputs in time."""
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        model: StepTimeModel,
+        inbox: WorkloadInbox,
+        collector: StepCollector,
+    ) -> None:
+        self._clock = clock
+        self._model = model
+        self._inbox = inbox
+        self._collector = collector
+        self._parts: dict[int, _Part] = {}
+
+    def run(self, step: Step) -> StepResult:
+        prefill_tokens = prefills = prefill_attended = prefill_context = 0
+        decodes = decode_attended = 0
+        tokens: dict[int, tuple[int, ...]] = {}
+        for sequence, first, count, samples, _ in step.chunks:
+            if count == 1 and first >= sequence.num_prompt_tokens:
+                decodes += 1
+                decode_attended += first + 1
+            else:
+                prefill_tokens += count
+                prefills += 1
+                prefill_attended += count * first + count * (count + 1) // 2
+                prefill_context += first + count
+            if samples:
+                tokens[sequence.sequence_id] = (self._next_token(sequence),)
+        shape = StepShape(
+            prefill_tokens,
+            prefills,
+            prefill_attended,
+            prefill_context,
+            decodes,
+            decode_attended,
+            len(tokens),
+        )
+        start_ns = self._clock.now_ns()
+        self._clock.advance(self._model.step_ns(shape))
+        self._collector.on_run(step, shape, start_ns, self._clock.now_ns())
+        return StepResult(tokens)
+
+    def _next_token(self, sequence: Sequence) -> int:
+        script, index, last_length = self._part_of(sequence)
+        length = len(sequence.token_ids) + sequence.num_pending_tokens
+        if length >= last_length:
+            return END_TOKEN
+        start = length - 1 - sequence.num_prompt_tokens
+        return script.output_token_ids(index, start, 1)[0]
+
+    def _part_of(self, sequence: Sequence) -> _Part:
+        part = self._parts.get(sequence.sequence_id)
+        if part is None:
+            script, index = self._inbox.script_of(sequence.request.request_id), sequence.index
+            last_length = sequence.num_prompt_tokens + script.num_output_tokens(index)
+            part = self._parts[sequence.sequence_id] = _Part(script, index, last_length)
+        return part
+
+    def run_stride(self, stride: Stride, until_ns: int | None) -> StrideResult:
+        parts = [self._part_of(sequence) for sequence in stride.sequences]
+        num_steps = stride.max_num_steps
+        for sequence, part in zip(stride.sequences, parts, strict=True):
+            num_left = part.last_length - len(sequence.token_ids) - 1  # its last ends it
+            if num_left < num_steps:
+                num_steps = num_left
+        ends_ns = self._times(shape_of_stride(stride), num_steps, self._until(until_ns))
+        if not ends_ns:
+            return StrideResult()
+        self._clock.advance_to(ends_ns[-1])
+        count = len(ends_ns)
+        tokens = [
+            part.script.output_token_ids(
+                part.index, len(sequence.token_ids) - sequence.num_prompt_tokens, count
+            )
+            for sequence, part in zip(stride.sequences, parts, strict=True)
+        ]
+        return StrideResult(ends_ns, tokens)
+
+    def _until(self, until_ns: int | None) -> int | None:
+        next_ns = self._inbox.next_ns()
+        if next_ns is None or until_ns is None:
+            return until_ns if next_ns is None else next_ns
+        return min(next_ns, until_ns)
+
+    def _times(self, shape: StepShape, num_steps: int, until_ns: int | None) -> list[int]:
+        """When the steps end that begin before `until_ns`."""
+        now_ns, step_ns = self._clock.now_ns(), self._model.step_ns
+        attended, count = shape.decode_attended, shape.num_decode_tokens
+        ends_ns: list[int] = []
+        for _ in range(num_steps):
+            if until_ns is not None and now_ns >= until_ns:
+                break
+            now_ns += step_ns(shape)
+            ends_ns.append(now_ns)
+            attended += count
+            shape = StepShape(0, 0, 0, 0, count, attended, count)
+        return ends_ns
+
+    def on_events(self, events: list[Event], now_ns: int) -> None:
+        for event in events:
+            if isinstance(event, Retired | Aborted):
+                self._parts.pop(event.sequence_id, None)
