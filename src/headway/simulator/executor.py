@@ -10,7 +10,7 @@ from headway.core.step import Step, StepResult
 from headway.core.stride import Stride
 from headway.drive.clock import VirtualClock
 from headway.drive.ports import StrideResult
-from headway.simulator.collector import StepCollector
+from headway.simulator.collector import Collector
 from headway.simulator.inbox import WorkloadInbox
 from headway.simulator.script import END_TOKEN, Script
 from headway.simulator.step_time.base import StepShape, StepTimeModel, shape_of_stride
@@ -32,7 +32,7 @@ class CostModelExecutor:
         clock: VirtualClock,
         model: StepTimeModel,
         inbox: WorkloadInbox,
-        collector: StepCollector,
+        collector: Collector,
     ) -> None:
         self._clock = clock
         self._model = model
