@@ -33,7 +33,7 @@ from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.stats import SchedulerStats
 from headway.core.step import Blocker, Step, StepResult, sampled_tokens
 from headway.core.step_builder import StepBuilder, new_tuple
-from headway.core.stride import Outlook, Stride, num_quiet_steps, walk
+from headway.core.stride import Outlook, Stride, may_end, num_quiet_steps, walk
 from headway.core.time_limits import TimeKeeper
 
 MAX_STEPS_IN_FLIGHT = 2
@@ -76,7 +76,7 @@ class Scheduler:
         self._waiting_reasons: dict[Blocker, int] = {}
         self._num_steps = 0
         self._num_sequences = 0
-        self._outlook = Outlook(config, constraints)
+        self._outlook = Outlook(config, policies.unit, constraints)
 
     # ---- Arrivals and withdrawals ----
 
@@ -243,8 +243,11 @@ class Scheduler:
 
     def take(
         self, stride: Stride, num_steps: int, token_ids: SequenceOf[SequenceOf[int]]
-    ) -> None:
+    ) -> list[Event]:
         """Take the first steps of a stride, which yielded these tokens for each sequence of it.
+
+        Returns whom the last of them ended; nothing else happened that is worth an event but that
+        they advanced.
 
         Raises ValueError, with nothing changed, if that many steps or tokens are not what it has,
         RuntimeError if it is no longer what comes next.
@@ -257,6 +260,11 @@ class Scheduler:
         self._num_steps += num_steps
         if not self.num_waiting:
             self._waiting_reasons = {}
+        events: list[Event] = []
+        for sequence in filter(may_end, stride.sequences):
+            if retired := self._limits.ending(sequence, sequence.token_ids[-1]):
+                events += self._end(sequence, retired)
+        return events
 
     # ---- The outcome ----
 

@@ -16,7 +16,6 @@ from headway.drive.ports import (
     Listener,
     ResetPrefixCache,
     StepListener,
-    StrideListener,
     Strider,
     Submit,
     Withdraw,
@@ -33,7 +32,7 @@ class EngineLoop:
     step between the two. A step that gave nobody a token is told too: it has moved the state.
 
     With a `strider` steps that decide nothing new are taken many at a time. Step listeners hear of
-    them one by one, stride listeners at once, listeners not at all.
+    them one by one, listeners only of whom the last of them ended.
     """
 
     def __init__(
@@ -46,7 +45,6 @@ class EngineLoop:
         listeners: Iterable[Listener] = (),
         step_listeners: Iterable[StepListener] = (),
         strider: Strider | None = None,
-        stride_listeners: Iterable[StrideListener] = (),
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
@@ -55,7 +53,6 @@ class EngineLoop:
         self._listeners = tuple(listeners)
         self._step_listeners = tuple(step_listeners)
         self._strider = strider
-        self._stride_listeners = tuple(stride_listeners)
 
     def run(self) -> None:
         """Turn until nothing is left and nothing will ever come."""
@@ -88,13 +85,12 @@ class EngineLoop:
         result = self._strider.run_stride(stride, self._scheduler.next_due_ns())
         if not result.ends_ns:
             return False
-        record = record_stride(stride, start_ns=start_ns, ends_ns=result.ends_ns)
-        self._scheduler.take(stride, len(result.ends_ns), result.token_ids)
-        for listener in self._stride_listeners:
-            listener.on_stride(record)
-        for step_listener in self._step_listeners:
-            for step in record.steps():
-                step_listener.on_step(step)
+        outcome = self._scheduler.take(stride, len(result.ends_ns), result.token_ids)
+        if self._step_listeners:
+            for record in record_stride(stride, outcome, start_ns=start_ns, ends_ns=result.ends_ns):
+                for listener in self._step_listeners:
+                    listener.on_step(record)
+        self._tell(outcome)
         return True
 
     def _obey(self, command: Command) -> list[Event]:

@@ -10,7 +10,7 @@ from headway.core.events import Event
 from headway.core.request import FinishReason, Request
 from headway.core.step import Step, StepResult
 from headway.core.stride import Stride
-from headway.drive.record import StepRecord, StrideRecord
+from headway.drive.record import StepRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,6 @@ class Strider(Protocol):
     def run_stride(self, stride: Stride, until_ns: int | None) -> StrideResult:
         """Run as many steps of it as begin before `until_ns` and before anything arrives.
 
-        Moves the clock. None of the steps may yield a token that ends its sequence.
+        Moves the clock. Only the last of the steps may yield a token that ends its sequence.
         """
-        ...
-
-
-class StrideListener(Protocol):
-    def on_stride(self, record: StrideRecord) -> None:
-        """Steps that were taken at once. Nobody is told of each token in them."""
         ...

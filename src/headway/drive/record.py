@@ -144,44 +144,27 @@ def record_step(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrideRecord:
-    """Steps taken at once: every sequence, in order of service, decodes one token in each."""
-
-    first_index: int
-    sequence_ids: tuple[int, ...]
-    first_positions: tuple[int, ...]
-    start_ns: int
-    ends_ns: SequenceOf[int]
-    blocker: str | None
-    blocked_sequence_id: int | None
-
-    def steps(self) -> Iterator[StepRecord]:
-        """The same, one by one."""
-        outputs = tuple(OutputRecord(sequence_id, 1) for sequence_id in self.sequence_ids)
-        start_ns = self.start_ns
-        for number, end_ns in enumerate(self.ends_ns):
-            places = zip(self.sequence_ids, self.first_positions, strict=True)
-            yield StepRecord(
-                index=self.first_index + number,
-                start_ns=start_ns,
-                end_ns=end_ns,
-                chunks=tuple(ChunkRecord(s, first + number, 1) for s, first in places),
-                outputs=outputs,
-                blocker=self.blocker,
-                blocked_sequence_id=self.blocked_sequence_id,
-            )
-            start_ns = end_ns
-
-
-def record_stride(stride: Stride, *, start_ns: int, ends_ns: SequenceOf[int]) -> StrideRecord:
-    """The record of a stride that was run and not taken yet."""
-    return StrideRecord(
-        first_index=stride.first_index,
-        sequence_ids=tuple(sequence.sequence_id for sequence in stride.sequences),
-        first_positions=tuple(sequence.num_computed_tokens for sequence in stride.sequences),
-        start_ns=start_ns,
-        ends_ns=ends_ns,
-        blocker=stride.blocker.value if stride.blocker else None,
-        blocked_sequence_id=stride.blocked_sequence_id,
+def record_stride(
+    stride: Stride, outcome: Iterable[Event], *, start_ns: int, ends_ns: SequenceOf[int]
+) -> Iterator[StepRecord]:
+    """The records of a stride's steps, one by one, after they were taken."""
+    num_steps = len(ends_ns)
+    outputs = tuple(OutputRecord(sequence.sequence_id, 1) for sequence in stride.sequences)
+    firsts = [(s.sequence_id, s.num_computed_tokens - num_steps) for s in stride.sequences]
+    ended = tuple(
+        RetirementRecord(event.sequence_id, event.reason.value)
+        for event in outcome
+        if isinstance(event, Retired)
     )
+    for number, end_ns in enumerate(ends_ns):
+        yield StepRecord(
+            index=stride.first_index + number,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            chunks=tuple(ChunkRecord(s, first + number, 1) for s, first in firsts),
+            retired=ended if number == num_steps - 1 else (),
+            outputs=outputs,
+            blocker=stride.blocker.value if stride.blocker else None,
+            blocked_sequence_id=stride.blocked_sequence_id,
+        )
+        start_ns = end_ns

@@ -19,7 +19,7 @@ from headway.core.events import (
 )
 from headway.core.scheduler import Scheduler
 from headway.core.step import Blocker, Step
-from headway.drive.record import StrideRecord
+from headway.core.stride import Stride
 from headway.simulator.inbox import WorkloadInbox
 from headway.simulator.step_time.base import StepShape
 
@@ -97,7 +97,9 @@ class StepColumns:
         self.num_samples.append(shape.num_samples)
         self.num_continuing.append(0)
 
-    def add_stride(self, start_ns: int, ends_ns: SequenceOf[int], count: int, attended: int) -> None:
+    def add_stride(
+        self, start_ns: int, ends_ns: SequenceOf[int], count: int, attended: int
+    ) -> None:
         """Steps of `count` decodes, the first of which attends `attended` tokens."""
         num_steps = len(ends_ns)
         self.start_ns.append(start_ns)
@@ -113,7 +115,7 @@ class StepColumns:
 
 
 class Collector:
-    """Listener, StrideListener, and told by the executor of each step that it runs."""
+    """Listener, and told by the executor of each step that it runs."""
 
     def __init__(self, scheduler: Scheduler, inbox: WorkloadInbox) -> None:
         self._scheduler = scheduler
@@ -124,7 +126,6 @@ class Collector:
         self.steps = StepColumns()
         self.gaps_ns: list[int] = []  # between tokens of a sequence that missed steps in between
         self.refused: list[Rejected] = []
-        self._num_late = 0
         self._lost: dict[int, int] = {}  # tokens that the preempted had computed
 
     # ---- Steps ----
@@ -155,50 +156,52 @@ class Collector:
         num_counted = sum(len(sequence.block_ids) for sequence in resident)
         return (num_counted - scheduler.pool.num_held) * scheduler.config.block_size
 
-    def on_stride(self, record: StrideRecord) -> None:
-        """Steps were taken at once."""
+    def on_run_stride(self, stride: Stride, start_ns: int, ends_ns: SequenceOf[int]) -> None:
+        """Steps of a stride were run and are not taken yet."""
         scheduler, steps = self._scheduler, self.steps
-        ends_ns, count = record.ends_ns, len(record.sequence_ids)
-        num_steps, before = len(ends_ns), record.first_index - 1
-        attended = sum(record.first_positions) + count
-        self._continue(record, before)
-        steps.add_stride(record.start_ns, ends_ns, count, attended)
-        if self._num_late:
-            steps.num_continuing[before + 1] -= self._num_late
+        count, num_steps = len(stride.sequences), len(ends_ns)
+        attended = stride.num_attended
+        row = len(steps.end_ns)
+        late_ns = self._continue(stride, row - 1, ends_ns)
+        steps.add_stride(start_ns, ends_ns, count, attended)
+        if late_ns:
+            steps.num_continuing[row] -= len(late_ns)
+            self.gaps_ns += late_ns
         num_parked = len(scheduler.parked_sequences())
         steps.num_running.extend(repeat(count, num_steps))
         steps.num_slots.extend(repeat(count + num_parked, num_steps))
         steps.num_waiting.extend(repeat(scheduler.num_waiting, num_steps))
         steps.num_preempted.extend(repeat(0, num_steps))
-        steps.num_held_blocks.extend(self._held_during(record, num_steps))
+        steps.num_held_blocks.extend(self._held_during(stride, num_steps))
         live = attended - self._num_shared_tokens()
         steps.num_live_tokens.extend(range(live, live + num_steps * count, count))
-        steps.blocker.extend(repeat(_NUMBER_OF[record.blocker], num_steps))
+        blocker = stride.blocker.value if stride.blocker else None
+        steps.blocker.extend(repeat(_NUMBER_OF[blocker], num_steps))
 
-    def _continue(self, record: StrideRecord, before: int) -> None:
-        """Tokens for all sequences of a stride."""
-        self._num_late = 0
-        num_steps = len(record.ends_ns)
+    def _continue(self, stride: Stride, before: int, ends_ns: SequenceOf[int]) -> list[int]:
+        """Tokens for all sequences; how long those had had none that missed the step before."""
+        num_steps = len(ends_ns)
         last_step, num_output = self.sequences.last_step, self.sequences.num_output_tokens
-        for sequence_id in record.sequence_ids:
+        late_ns: list[int] = []
+        for sequence in stride.sequences:
+            sequence_id = sequence.sequence_id
             if last_step[sequence_id] != before:
-                self._num_late += 1
-                self.gaps_ns.append(record.ends_ns[0] - self.steps.end_ns[last_step[sequence_id]])
+                late_ns.append(ends_ns[0] - self.steps.end_ns[last_step[sequence_id]])
             last_step[sequence_id] = before + num_steps
             num_output[sequence_id] += num_steps
+        return late_ns
 
-    def _held_during(self, record: StrideRecord, num_steps: int) -> SequenceOf[int]:
-        """Held blocks after each step: a sequence that grows takes one at each border it crosses."""
+    def _held_during(self, stride: Stride, num_steps: int) -> SequenceOf[int]:
+        """Held blocks in each step: a sequence that grows takes one at each border it crosses."""
         num_held = self._scheduler.pool.num_held
         if not self._grows:
             return [num_held] * num_steps
         block_size = self._scheduler.config.block_size
         crossing = [0] * block_size  # how many take a block in steps of which remainder
-        for position in record.first_positions:
-            crossing[-position % block_size] += 1
-        taken = [crossing[number % block_size] for number in range(num_steps)]
-        held = list(accumulate(taken))
-        return [num_held - held[-1] + so_far for so_far in held]
+        for sequence in stride.sequences:
+            crossing[-sequence.num_computed_tokens % block_size] += 1
+        taken = (crossing[number % block_size] for number in range(num_steps))
+        return list(accumulate(taken, initial=num_held))[1:]
 
     # ---- Sequences ----
 

@@ -22,6 +22,7 @@ class _Part(NamedTuple):
     script: Script
     index: int
     last_length: int  # prompt and output together
+    filler: int | None
 
 
 class CostModelExecutor:
@@ -70,10 +71,13 @@ class CostModelExecutor:
         return StepResult(tokens)
 
     def _next_token(self, sequence: Sequence) -> int:
-        script, index, last_length = self._part_of(sequence)
+        part = self._parts.get(sequence.sequence_id) or self._part_of(sequence)
+        script, index, last_length, filler = part
         length = len(sequence.token_ids) + sequence.num_pending_tokens
         if length >= last_length:
             return END_TOKEN
+        if filler is not None:
+            return filler
         start = length - 1 - sequence.num_prompt_tokens
         return script.output_token_ids(index, start, 1)[0]
 
@@ -82,25 +86,25 @@ class CostModelExecutor:
         if part is None:
             script, index = self._inbox.script_of(sequence.request.request_id), sequence.index
             last_length = sequence.num_prompt_tokens + script.num_output_tokens(index)
-            part = self._parts[sequence.sequence_id] = _Part(script, index, last_length)
+            part = _Part(script, index, last_length, script.filler)
+            self._parts[sequence.sequence_id] = part
         return part
 
     def run_stride(self, stride: Stride, until_ns: int | None) -> StrideResult:
         parts = [self._part_of(sequence) for sequence in stride.sequences]
         num_steps = stride.max_num_steps
         for sequence, part in zip(stride.sequences, parts, strict=True):
-            num_left = part.last_length - len(sequence.token_ids) - 1  # its last ends it
+            num_left = part.last_length - len(sequence.token_ids)
             if num_left < num_steps:
                 num_steps = num_left
         ends_ns = self._times(shape_of_stride(stride), num_steps, self._until(until_ns))
         if not ends_ns:
             return StrideResult()
+        self._collector.on_run_stride(stride, self._clock.now_ns(), ends_ns)
         self._clock.advance_to(ends_ns[-1])
         count = len(ends_ns)
         tokens = [
-            part.script.output_token_ids(
-                part.index, len(sequence.token_ids) - sequence.num_prompt_tokens, count
-            )
+            _tokens(sequence, part, count)
             for sequence, part in zip(stride.sequences, parts, strict=True)
         ]
         return StrideResult(ends_ns, tokens)
@@ -129,3 +133,16 @@ class CostModelExecutor:
         for event in events:
             if isinstance(event, Retired | Aborted):
                 self._parts.pop(event.sequence_id, None)
+
+
+def _tokens(sequence: Sequence, part: _Part, count: int) -> list[int]:
+    """Its next tokens; the last of its output ends it."""
+    length = len(sequence.token_ids)
+    if part.filler is not None:
+        token_ids = [part.filler] * count
+    else:
+        start = length - sequence.num_prompt_tokens
+        token_ids = list(part.script.output_token_ids(part.index, start, count))
+    if length + count >= part.last_length:
+        token_ids[-1] = END_TOKEN
+    return token_ids

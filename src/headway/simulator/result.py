@@ -13,6 +13,7 @@ from headway.simulator.collector import BLOCKERS, NEVER, Collector
 
 Column = npt.NDArray[Any]
 PERCENTILES = (50, 90, 95, 99)
+NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,14 @@ class Spread:
         counted = weights > 0
         values, weights = values[counted], weights[counted]
         if not len(values):
-            return Spread(*[float("nan")] * 6)
+            return Spread(NAN, NAN, NAN, NAN, NAN, NAN)
         order = np.argsort(values, kind="stable")
         ordered, reached = values[order], np.cumsum(weights[order])
         total = reached[-1]
         ranks = [int(np.ceil(total * p / 100)) for p in PERCENTILES]
-        points = [float(ordered[np.searchsorted(reached, rank)]) for rank in ranks]
-        return Spread(float((values * weights).sum() / total), *points, float(ordered[-1]))
+        p50, p90, p95, p99 = (float(ordered[np.searchsorted(reached, rank)]) for rank in ranks)
+        mean = float((values * weights).sum() / total)
+        return Spread(mean, p50, p90, p95, p99, float(ordered[-1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ class Summary:
 
 
 class Result:
-    """`sequences` and `steps`: columns by name, all of one length: `pandas.DataFrame(...)` takes them.
+    """`sequences` and `steps`: columns by name, of equal length, as `pandas.DataFrame` takes them.
 
     Times are nanoseconds from the start of the run, -1 for what never was.
     """

@@ -1,4 +1,4 @@
-"""A request together with the output that it will get: what a simulated client and model agree on."""
+"""A request together with the output that it will get."""
 
 from __future__ import annotations
 
@@ -23,12 +23,17 @@ class Script(Protocol):
         """When the client goes away; None: it waits."""
         ...
 
+    @property
+    def filler(self) -> int | None:
+        """The token that all its outputs consist of; None: ask for each."""
+        ...
+
     def num_output_tokens(self, index: int) -> int:
         """How many tokens the request's sequence `index` gets before it ends by itself."""
         ...
 
     def output_token_ids(self, index: int, start: int, count: int) -> SequenceOf[int]:
-        """Tokens [start, start + count) of that output, the last of which is not asked for."""
+        """Tokens [start, start + count) of that output; END_TOKEN takes the place of its last."""
         ...
 
 
@@ -38,6 +43,7 @@ class SyntheticScript:
     def __init__(self, client: ClientRequest) -> None:
         self.client = client
         self.request = _request_of(client)
+        self.filler = client.output.name
         leaves = client.leaves_after_ns
         self.leaves_ns = None if leaves is None else client.arrival_ns + leaves
 

@@ -58,7 +58,6 @@ def simulate(
         listeners=(collector, inbox, executor),
         step_listeners=step_listeners,
         strider=executor if skip_ahead else None,
-        stride_listeners=(collector,),
     )
     loop.run()
     return Result.of(config, num_blocks, collector)
