@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as SequenceOf
 from typing import NamedTuple
 
 from headway.core.events import Aborted, Event, Retired
@@ -20,7 +21,7 @@ class _Part(NamedTuple):
     """A sequence's part in the script of its request."""
 
     script: Script
-    index: int
+    place: int  # index of the sequence in its request
     last_length: int  # prompt and output together
     filler: int | None
 
@@ -129,7 +130,7 @@ class CostModelExecutor:
             shape = StepShape(0, 0, 0, 0, count, attended, count)
         return ends_ns
 
-    def on_events(self, events: list[Event], now_ns: int) -> None:
+    def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         for event in events:
             if isinstance(event, Retired | Aborted):
                 self._parts.pop(event.sequence_id, None)
@@ -142,7 +143,7 @@ def _tokens(sequence: Sequence, part: _Part, count: int) -> list[int]:
         token_ids = [part.filler] * count
     else:
         start = length - sequence.num_prompt_tokens
-        token_ids = list(part.script.output_token_ids(part.index, start, count))
+        token_ids = list(part.script.output_token_ids(part.place, start, count))
     if length + count >= part.last_length:
         token_ids[-1] = END_TOKEN
     return token_ids
