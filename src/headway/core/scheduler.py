@@ -256,7 +256,8 @@ class Scheduler:
             raise RuntimeError(f"a stride from step {stride.first_index} is out of date")
         if not 1 <= num_steps <= stride.max_num_steps:
             raise ValueError(f"{num_steps} steps of a stride of {stride.max_num_steps}")
-        walk(stride, num_steps, token_ids, self.pool, self._prefix, self.config.block_size)
+        prefix = self._prefix if self.config.enable_prefix_caching else None
+        walk(stride, num_steps, token_ids, self.pool, prefix, self.config.block_size)
         self._num_steps += num_steps
         if not self.num_waiting:
             self._waiting_reasons = {}

@@ -114,10 +114,10 @@ def walk(
     num_steps: int,
     token_ids: SequenceOf[SequenceOf[int]],
     pool: BlockPool,
-    prefix: PrefixCache,
+    prefix: PrefixCache | None,
     block_size: int,
 ) -> None:
-    """Take the steps: blocks and their names in the order in which the steps would have.
+    """Take the steps: blocks, and names of blocks, in the order in which the steps would have.
 
     `token_ids`: `num_steps` new ones for each sequence. Raises ValueError, with nothing changed,
     if there are others.
@@ -126,23 +126,29 @@ def walk(
         raise ValueError(f"{num_steps} tokens are wanted for each of {len(stride.sequences)}")
     allocate, fill = 0, 1  # in a step all blocks are handed out before any is named
     borders: list[tuple[int, int, int]] = []
-    for place, sequence in enumerate(stride.sequences):
-        needs = range(_first_need(sequence, block_size), num_steps + 1, block_size)
-        borders += [(step, allocate, place) for step in needs]
-        to_border = block_size - sequence.num_computed_tokens % block_size
-        fills = range(to_border, num_steps + 1, block_size)
-        borders += [(step, fill, place) for step in fills]
-        sequence.token_ids += token_ids[place]
     start = [sequence.num_computed_tokens for sequence in stride.sequences]
-    for step, what, place in sorted(borders):
+    for place, sequence in enumerate(stride.sequences):
+        num_computed = start[place]
+        step = len(sequence.block_ids) * block_size - num_computed + 1
+        while step <= num_steps:
+            borders.append((step, allocate, place))
+            step += block_size
+        if prefix is not None:
+            step = block_size - num_computed % block_size
+            while step <= num_steps:
+                borders.append((step, fill, place))
+                step += block_size
+        sequence.token_ids += token_ids[place]
+        sequence.num_computed_tokens = num_computed + num_steps
+    borders.sort()
+    for step, what, place in borders:
         sequence = stride.sequences[place]
         if what == allocate:
             sequence.block_ids += pool.allocate(1)
-        else:
+        elif prefix is not None:
             sequence.num_computed_tokens = start[place] + step
             prefix.register((sequence,))
-    for place, sequence in enumerate(stride.sequences):
-        sequence.num_computed_tokens = start[place] + num_steps
+            sequence.num_computed_tokens = start[place] + num_steps
 
 
 def may_end(sequence: Sequence) -> bool:

@@ -79,12 +79,14 @@ class EngineLoop:
         if self._strider is None:
             return False
         start_ns = self._clock.now_ns()
+        borders = (self._strider.next_arrival_ns(), self._scheduler.next_due_ns())
+        until_ns = min((at_ns for at_ns in borders if at_ns is not None), default=None)
+        if until_ns is not None and until_ns <= start_ns:
+            return False
         stride = self._scheduler.stride(start_ns)
         if stride is None:
             return False
-        result = self._strider.run_stride(stride, self._scheduler.next_due_ns())
-        if not result.ends_ns:
-            return False
+        result = self._strider.run_stride(stride, until_ns)
         outcome = self._scheduler.take(stride, len(result.ends_ns), result.token_ids)
         if self._step_listeners:
             for record in record_stride(stride, outcome, start_ns=start_ns, ends_ns=result.ends_ns):

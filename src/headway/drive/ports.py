@@ -80,8 +80,12 @@ class StrideResult:
 
 
 class Strider(Protocol):
+    def next_arrival_ns(self) -> int | None:
+        """When a command comes next, as things are; None for never."""
+        ...
+
     def run_stride(self, stride: Stride, until_ns: int | None) -> StrideResult:
-        """Run as many steps of it as begin before `until_ns` and before anything arrives.
+        """Run as many steps of it as begin before `until_ns`, one at least.
 
         Moves the clock. Only the last of the steps may yield a token that ends its sequence.
         """

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from headway.core.events import Aborted, Event, Retired
 from headway.core.sequence import Sequence
 from headway.core.step import Step, StepResult
+from headway.core.step_builder import new_tuple
 from headway.core.stride import Stride
 from headway.drive.clock import VirtualClock
 from headway.drive.ports import StrideResult
@@ -91,30 +92,24 @@ class CostModelExecutor:
             self._parts[sequence.sequence_id] = part
         return part
 
+    def next_arrival_ns(self) -> int | None:
+        return self._inbox.next_ns()
+
     def run_stride(self, stride: Stride, until_ns: int | None) -> StrideResult:
-        parts = [self._part_of(sequence) for sequence in stride.sequences]
+        parts: list[_Part] = []
         num_steps = stride.max_num_steps
-        for sequence, part in zip(stride.sequences, parts, strict=True):
+        for sequence in stride.sequences:
+            part = self._parts.get(sequence.sequence_id) or self._part_of(sequence)
+            parts.append(part)
             num_left = part.last_length - len(sequence.token_ids)
             if num_left < num_steps:
                 num_steps = num_left
-        ends_ns = self._times(shape_of_stride(stride), num_steps, self._until(until_ns))
-        if not ends_ns:
-            return StrideResult()
+        ends_ns = self._times(shape_of_stride(stride), num_steps, until_ns)
         self._collector.on_run_stride(stride, self._clock.now_ns(), ends_ns)
         self._clock.advance_to(ends_ns[-1])
         count = len(ends_ns)
-        tokens = [
-            _tokens(sequence, part, count)
-            for sequence, part in zip(stride.sequences, parts, strict=True)
-        ]
-        return StrideResult(ends_ns, tokens)
-
-    def _until(self, until_ns: int | None) -> int | None:
-        next_ns = self._inbox.next_ns()
-        if next_ns is None or until_ns is None:
-            return until_ns if next_ns is None else next_ns
-        return min(next_ns, until_ns)
+        pairs = zip(stride.sequences, parts, strict=True)
+        return StrideResult(ends_ns, [_tokens(sequence, part, count) for sequence, part in pairs])
 
     def _times(self, shape: StepShape, num_steps: int, until_ns: int | None) -> list[int]:
         """When the steps end that begin before `until_ns`."""
@@ -122,12 +117,12 @@ class CostModelExecutor:
         attended, count = shape.decode_attended, shape.num_decode_tokens
         ends_ns: list[int] = []
         for _ in range(num_steps):
-            if until_ns is not None and now_ns >= until_ns:
-                break
             now_ns += step_ns(shape)
             ends_ns.append(now_ns)
+            if until_ns is not None and now_ns >= until_ns:
+                break
             attended += count
-            shape = StepShape(0, 0, 0, 0, count, attended, count)
+            shape = new_tuple(StepShape, (0, 0, 0, 0, count, attended, count))
         return ends_ns
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
