@@ -33,7 +33,7 @@ from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.stats import SchedulerStats
 from headway.core.step import Blocker, Step, StepResult, sampled_tokens
 from headway.core.step_builder import StepBuilder, new_tuple
-from headway.core.stride import Outlook, Stride, may_end, num_quiet_steps, walk
+from headway.core.stride import Outlook, Stride, may_have_ended, num_quiet_steps, walk
 from headway.core.time_limits import TimeKeeper
 
 MAX_STEPS_IN_FLIGHT = 2
@@ -262,7 +262,7 @@ class Scheduler:
         if not self.num_waiting:
             self._waiting_reasons = {}
         events: list[Event] = []
-        for sequence in filter(may_end, stride.sequences):
+        for sequence in may_have_ended(stride.sequences):
             if retired := self._limits.ending(sequence, sequence.token_ids[-1]):
                 events += self._end(sequence, retired)
         return events

@@ -6,6 +6,7 @@ The state afterwards is the one that the steps would have left one by one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
@@ -32,11 +33,6 @@ class Stride:
     max_num_steps: int
     blocker: Blocker | None  # of each of its steps
     blocked_sequence_id: int | None
-
-    @property
-    def num_attended(self) -> int:
-        """Tokens that the decodes of the first step attend, themselves among them."""
-        return sum(sequence.num_computed_tokens + 1 for sequence in self.sequences)
 
 
 class Outlook:
@@ -151,8 +147,10 @@ def walk(
             sequence.num_computed_tokens = start[place] + num_steps
 
 
-def may_end(sequence: Sequence) -> bool:
-    """Whether its latest token could be its last: cheap, and nearly always no."""
-    token_ids = sequence.token_ids
-    is_full = len(token_ids) >= sequence.max_num_tokens
-    return is_full or token_ids[-1] in sequence.request.stop_token_ids
+def may_have_ended(sequences: Iterable[Sequence]) -> list[Sequence]:
+    """Those whose latest token could be their last: nearly always none."""
+    return [
+        s
+        for s in sequences
+        if len(s.token_ids) >= s.max_num_tokens or s.token_ids[-1] in s.request.stop_token_ids
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence as SequenceOf
-from itertools import accumulate, repeat
+from typing import NamedTuple
 
 from headway.core.events import (
     Aborted,
@@ -25,7 +25,7 @@ from headway.simulator.step_time.base import StepShape
 
 NEVER = -1  # in a column of times or indexes
 BLOCKERS = (None, *Blocker)  # a step's blocker is a place in this
-_NUMBER_OF = {None if b is None else b.value: number for number, b in enumerate(BLOCKERS)}
+_NUMBER_OF = {blocker: number for number, blocker in enumerate(BLOCKERS)}
 
 
 class SequenceColumns:
@@ -63,12 +63,18 @@ class SequenceColumns:
         self.num_recomputed_prompt_tokens.append(0)
 
 
-class StepColumns:
-    """One row for each step; times in nanoseconds, the state as the step leaves it."""
+class StepRows:
+    """One row for each step, or for each run of steps that differ by a token for each sequence.
+
+    Times in nanoseconds, the state as the first step of the row leaves it. `num_continuing`, too,
+    is of the first step: in those behind it all continue.
+    """
 
     def __init__(self) -> None:
+        self.end_ns = array("q")  # of each step, as the next
+        self.num_held_blocks = array("i")
+        self.num_steps = array("i")
         self.start_ns = array("q")
-        self.end_ns = array("q")
         self.num_prefill_tokens = array("i")
         self.num_prefills = array("i")
         self.prefill_attended = array("q")
@@ -80,14 +86,15 @@ class StepColumns:
         self.num_slots = array("i")  # taken: by the running, and by ended members of a static batch
         self.num_waiting = array("i")
         self.num_preempted = array("i")
-        self.num_held_blocks = array("i")
         self.num_live_tokens = array("q")  # places in held blocks that hold a token of the running
         self.blocker = array("b")  # a place in BLOCKERS
         self.num_continuing = array("i")  # sequences that got a token in the step before, too
 
-    def add(self, start_ns: int, end_ns: int, shape: StepShape) -> None:
+    def add(
+        self, num_steps: int, start_ns: int, shape: StepShape, state: State, num_continuing: int
+    ) -> None:
+        self.num_steps.append(num_steps)
         self.start_ns.append(start_ns)
-        self.end_ns.append(end_ns)
         self.num_prefill_tokens.append(shape.num_prefill_tokens)
         self.num_prefills.append(shape.num_prefills)
         self.prefill_attended.append(shape.prefill_attended)
@@ -95,23 +102,24 @@ class StepColumns:
         self.num_decode_tokens.append(shape.num_decode_tokens)
         self.decode_attended.append(shape.decode_attended)
         self.num_samples.append(shape.num_samples)
-        self.num_continuing.append(0)
+        self.num_running.append(state.num_running)
+        self.num_slots.append(state.num_slots)
+        self.num_waiting.append(state.num_waiting)
+        self.num_preempted.append(state.num_preempted)
+        self.num_live_tokens.append(state.num_live_tokens)
+        self.blocker.append(state.blocker)
+        self.num_continuing.append(num_continuing)
 
-    def add_stride(
-        self, start_ns: int, ends_ns: SequenceOf[int], count: int, attended: int
-    ) -> None:
-        """Steps of `count` decodes, the first of which attends `attended` tokens."""
-        num_steps = len(ends_ns)
-        self.start_ns.append(start_ns)
-        self.start_ns.extend(ends_ns[:-1])
-        self.end_ns.extend(ends_ns)
-        for zeros in (self.num_prefill_tokens, self.num_prefills):
-            zeros.extend(repeat(0, num_steps))
-        for zeros in (self.prefill_attended, self.prefill_context):
-            zeros.extend(repeat(0, num_steps))
-        for counts in (self.num_decode_tokens, self.num_samples, self.num_continuing):
-            counts.extend(repeat(count, num_steps))
-        self.decode_attended.extend(range(attended, attended + num_steps * count, count))
+
+class State(NamedTuple):
+    """The scheduler's, in a step."""
+
+    num_running: int
+    num_slots: int
+    num_waiting: int
+    num_preempted: int
+    num_live_tokens: int
+    blocker: int
 
 
 class Collector:
@@ -123,7 +131,7 @@ class Collector:
         self._counts_sharing = scheduler.config.enable_prefix_caching
         self._grows = scheduler.config.kv_policy != "reserve"
         self.sequences = SequenceColumns()
-        self.steps = StepColumns()
+        self.steps = StepRows()
         self.gaps_ns: list[int] = []  # between tokens of a sequence that missed steps in between
         self.refused: list[Rejected] = []
         self._lost: dict[int, int] = {}  # tokens that the preempted had computed
@@ -132,20 +140,22 @@ class Collector:
 
     def on_run(self, step: Step, shape: StepShape, start_ns: int, end_ns: int) -> None:
         """A step was run and is not completed yet."""
-        scheduler, steps = self._scheduler, self.steps
-        steps.add(start_ns, end_ns, shape)
-        num_running = scheduler.num_running
-        num_parked = len(scheduler.parked_sequences())
-        steps.num_running.append(num_running)
-        steps.num_slots.append(num_running + num_parked)
-        steps.num_waiting.append(scheduler.num_waiting)
-        steps.num_preempted.append(len(step.preempted))
-        steps.num_held_blocks.append(scheduler.pool.num_held)
-        steps.blocker.append(_NUMBER_OF[step.blocker.value if step.blocker else None])
         num_resident = shape.decode_attended + shape.prefill_context
-        if len(step.chunks) != num_running:
-            num_resident = sum(s.num_computed_tokens for s in scheduler.running_sequences())
-        steps.num_live_tokens.append(num_resident - self._num_shared_tokens())
+        if len(step.chunks) != self._scheduler.num_running:
+            running = self._scheduler.running_sequences()
+            num_resident = sum(sequence.num_computed_tokens for sequence in running)
+        state = self._state(step.blocker, num_resident, len(step.preempted))
+        self.steps.add(1, start_ns, shape, state, 0)
+        self.steps.end_ns.append(end_ns)
+        self.steps.num_held_blocks.append(self._scheduler.pool.num_held)
+
+    def _state(self, blocker: Blocker | None, num_resident: int, num_preempted: int) -> State:
+        scheduler = self._scheduler
+        num_running = scheduler.num_running
+        num_slots = num_running + len(scheduler.parked_sequences())
+        num_live = num_resident - self._num_shared_tokens()
+        number = _NUMBER_OF[blocker]
+        return State(num_running, num_slots, scheduler.num_waiting, num_preempted, num_live, number)
 
     def _num_shared_tokens(self) -> int:
         """Tokens of the running that are held once and counted more often."""
@@ -156,40 +166,29 @@ class Collector:
         num_counted = sum(len(sequence.block_ids) for sequence in resident)
         return (num_counted - scheduler.pool.num_held) * scheduler.config.block_size
 
-    def on_run_stride(self, stride: Stride, start_ns: int, ends_ns: SequenceOf[int]) -> None:
-        """Steps of a stride were run and are not taken yet."""
-        scheduler, steps = self._scheduler, self.steps
-        count, num_steps = len(stride.sequences), len(ends_ns)
-        attended = stride.num_attended
-        row = len(steps.end_ns)
-        late_ns = self._continue(stride, row - 1, ends_ns)
-        steps.add_stride(start_ns, ends_ns, count, attended)
-        if late_ns:
-            steps.num_continuing[row] -= len(late_ns)
-            self.gaps_ns += late_ns
-        num_parked = len(scheduler.parked_sequences())
-        steps.num_running.extend(repeat(count, num_steps))
-        steps.num_slots.extend(repeat(count + num_parked, num_steps))
-        steps.num_waiting.extend(repeat(scheduler.num_waiting, num_steps))
-        steps.num_preempted.extend(repeat(0, num_steps))
-        steps.num_held_blocks.extend(self._held_during(stride, num_steps))
-        live = attended - self._num_shared_tokens()
-        steps.num_live_tokens.extend(range(live, live + num_steps * count, count))
-        blocker = stride.blocker.value if stride.blocker else None
-        steps.blocker.extend(repeat(_NUMBER_OF[blocker], num_steps))
+    def on_run_stride(
+        self, stride: Stride, shape: StepShape, start_ns: int, ends_ns: SequenceOf[int]
+    ) -> None:
+        """Steps of a stride were run and are not taken yet; `shape` is that of the first."""
+        num_late = self._continue(stride, ends_ns)
+        state = self._state(stride.blocker, shape.decode_attended, 0)
+        num_continuing = len(stride.sequences) - num_late
+        self.steps.add(len(ends_ns), start_ns, shape, state, num_continuing)
+        self.steps.end_ns.extend(ends_ns)
+        self.steps.num_held_blocks.extend(self._held_during(stride, len(ends_ns)))
 
-    def _continue(self, stride: Stride, before: int, ends_ns: SequenceOf[int]) -> list[int]:
-        """Tokens for all sequences; how long those had had none that missed the step before."""
-        num_steps = len(ends_ns)
+    def _continue(self, stride: Stride, ends_ns: SequenceOf[int]) -> int:
+        """Tokens for all sequences; returns how many of them had missed the step before."""
+        before, num_steps, num_late = len(self.steps.end_ns) - 1, len(ends_ns), 0
         last_step, num_output = self.sequences.last_step, self.sequences.num_output_tokens
-        late_ns: list[int] = []
         for sequence in stride.sequences:
             sequence_id = sequence.sequence_id
             if last_step[sequence_id] != before:
-                late_ns.append(ends_ns[0] - self.steps.end_ns[last_step[sequence_id]])
+                num_late += 1
+                self.gaps_ns.append(ends_ns[0] - self.steps.end_ns[last_step[sequence_id]])
             last_step[sequence_id] = before + num_steps
             num_output[sequence_id] += num_steps
-        return late_ns
+        return num_late
 
     def _held_during(self, stride: Stride, num_steps: int) -> SequenceOf[int]:
         """Held blocks in each step: a sequence that grows takes one at each border it crosses."""
@@ -200,8 +199,11 @@ class Collector:
         crossing = [0] * block_size  # how many take a block in steps of which remainder
         for sequence in stride.sequences:
             crossing[-sequence.num_computed_tokens % block_size] += 1
-        taken = (crossing[number % block_size] for number in range(num_steps))
-        return list(accumulate(taken, initial=num_held))[1:]
+        held: list[int] = []
+        for number in range(num_steps):
+            num_held += crossing[number % block_size]
+            held.append(num_held)
+        return held
 
     # ---- Sequences ----
 
@@ -230,7 +232,7 @@ class Collector:
                 self.gaps_ns.append(now_ns - self.steps.end_ns[last])
             last_step[sequence_id] = index
             num_output[sequence_id] += 1
-        self.steps.num_continuing[index] = num_continuing
+        self.steps.num_continuing[-1] = num_continuing
 
     def _fold(self, event: Event, now_ns: int) -> None:
         sequences = self.sequences

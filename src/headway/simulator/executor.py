@@ -15,7 +15,7 @@ from headway.drive.ports import StrideResult
 from headway.simulator.collector import Collector
 from headway.simulator.inbox import WorkloadInbox
 from headway.simulator.script import END_TOKEN, Script
-from headway.simulator.step_time.base import StepShape, StepTimeModel, shape_of_stride
+from headway.simulator.step_time.base import StepShape, StepTimeModel
 
 
 class _Part(NamedTuple):
@@ -97,15 +97,17 @@ class CostModelExecutor:
 
     def run_stride(self, stride: Stride, until_ns: int | None) -> StrideResult:
         parts: list[_Part] = []
-        num_steps = stride.max_num_steps
+        num_steps, attended = stride.max_num_steps, len(stride.sequences)
         for sequence in stride.sequences:
             part = self._parts.get(sequence.sequence_id) or self._part_of(sequence)
             parts.append(part)
+            attended += sequence.num_computed_tokens
             num_left = part.last_length - len(sequence.token_ids)
             if num_left < num_steps:
                 num_steps = num_left
-        ends_ns = self._times(shape_of_stride(stride), num_steps, until_ns)
-        self._collector.on_run_stride(stride, self._clock.now_ns(), ends_ns)
+        shape = StepShape(0, 0, 0, 0, len(parts), attended, len(parts))
+        ends_ns = self._times(shape, num_steps, until_ns)
+        self._collector.on_run_stride(stride, shape, self._clock.now_ns(), ends_ns)
         self._clock.advance_to(ends_ns[-1])
         count = len(ends_ns)
         pairs = zip(stride.sequences, parts, strict=True)

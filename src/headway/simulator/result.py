@@ -104,7 +104,7 @@ class Result:
     @staticmethod
     def of(config: SchedulerConfig, num_blocks: int, collector: Collector) -> Result:
         """From what a collector has seen."""
-        steps = _columns(collector.steps)
+        steps = _unrolled(_columns(collector.steps))
         names = np.array([None if b is None else b.value for b in BLOCKERS], object)
         steps["blocker"] = names[steps["blocker"]]
         refused = {event.request_id: event.reason for event in collector.refused}
@@ -196,6 +196,21 @@ def _columns(rows: object) -> dict[str, Column]:
         name: np.array(values, object) if isinstance(values, list) else np.asarray(values)
         for name, values in vars(rows).items()
     }
+
+
+def _unrolled(rows: dict[str, Column]) -> dict[str, Column]:
+    """One row for each step, of rows for runs of steps; see StepRows."""
+    num_steps = rows.pop("num_steps")
+    ends, held = rows.pop("end_ns"), rows.pop("num_held_blocks")
+    firsts = np.cumsum(num_steps) - num_steps
+    steps = {name: np.repeat(column, num_steps) for name, column in rows.items()}
+    later = np.arange(len(ends)) - np.repeat(firsts, num_steps)  # how far into its row each is
+    for name in ("decode_attended", "num_live_tokens"):
+        steps[name] += later * steps["num_decode_tokens"]
+    is_later = later > 0
+    steps["start_ns"][is_later] = ends[:-1][is_later[1:]]
+    steps["num_continuing"][is_later] = steps["num_decode_tokens"][is_later]
+    return {"start_ns": steps.pop("start_ns"), "end_ns": ends, **steps, "num_held_blocks": held}
 
 
 def _per(amount: float, base: float) -> float:
