@@ -27,6 +27,7 @@ class Purpose(IntEnum):
     LEAVES = 10
     PATIENCE = 11
     LATER_PROMPT = 12
+    PAUSE = 13
 
 
 class Uniforms:

@@ -23,8 +23,8 @@ MAX_LENGTH = 2**24
 class LengthLaw:
     """A distribution over whole numbers of at least 1.
 
-    `values` ascend, [n] int64; `cumulative`, [n] float64, is the probability of at most each, its
-    last entry 1. Two laws of the same text are equal.
+    `values` ascend, [n] int64, all of them possible; `cumulative`, [n] float64, is the probability
+    of at most each, its last entry 1. Two laws of the same text are equal.
     """
 
     text: str
@@ -163,6 +163,8 @@ def _law(
     if values[0] < 1 or values[-1] > MAX_LENGTH:
         raise ValueError(f"{text.partition(':')[0]}: lengths lie between 1 and {MAX_LENGTH}")
     cumulative[-1] = 1.0
+    possible = np.diff(cumulative, prepend=0.0) > 0
+    values, cumulative = values[possible], cumulative[possible]
     values.flags.writeable = cumulative.flags.writeable = False
     return LengthLaw(text, values, cumulative)
 

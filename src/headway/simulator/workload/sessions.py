@@ -16,7 +16,7 @@ from headway.simulator.workload.clients import Choice
 from headway.simulator.workload.draws import BLOCK, Purpose, Uniforms
 from headway.simulator.workload.exact_math import Integers
 from headway.simulator.workload.lengths import LengthLaw
-from headway.simulator.workload.waits import WaitLaw
+from headway.simulator.workload.waits import NO_WAIT, WaitLaw
 
 if TYPE_CHECKING:
     from headway.simulator.workload.synthetic import Synthetic
@@ -27,27 +27,29 @@ class Conversations:
     """Sessions whose lengths are given, in order. `turns`: [sessions]; the others: [all turns].
 
     `prompts`: new words of each turn, in tokens. `source` says where they come from and how their
-    tokens were counted.
+    tokens were counted. `think` passes between an answer and the next prompt.
     """
 
     source: str
     turns: Integers
     prompts: Integers
     outputs: Integers
+    think: WaitLaw = NO_WAIT
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lists of one entry per session (prefix to priority) or per turn."""
+    """Lists of one entry per session (prefix to pause_ns) or per turn."""
 
     prefix: list[Segment | None]
     tenant: list[str]
     adapter: list[str]
     priority: list[int]
+    pause_ns: list[int]  # before a client's next session, in a closed loop
     prompt: list[int]
     output: list[int]
     max_tokens: list[int | None]
-    think_ns: list[int]
+    think_ns: list[int]  # before each turn but the first of a session
     leaves_after_ns: list[int | None]
     first_name: int
     name_step: int
@@ -119,10 +121,11 @@ class SessionDraws:
             tenant=self._chosen(workload.tenants, Purpose.TENANT, num_sessions),
             adapter=self._chosen(workload.adapters, Purpose.ADAPTER, num_sessions),
             priority=self._chosen(workload.priorities, Purpose.PRIORITY, num_sessions),
+            pause_ns=self._waits(workload.closed_loop_think, Purpose.PAUSE, num_sessions),
             prompt=prompts.tolist(),
             output=outputs.tolist(),
             max_tokens=workload.max_tokens.at(outputs),
-            think_ns=self._pauses(num_turns),
+            think_ns=self._waits(workload.think, Purpose.THINK, num_turns),
             leaves_after_ns=self._patience(num_turns),
             first_name=first_name,
             name_step=self._parts,
@@ -150,13 +153,8 @@ class SessionDraws:
         lengths = prefixes.tokens.at(self._take(Purpose.PREFIX_LENGTH, prefixes.count)).tolist()
         return [Segment(i * self._parts + self._part, n) for i, n in enumerate(lengths)]
 
-    def _pauses(self, count: int) -> list[int]:
-        """Before each turn; before the first where a closed loop goes on to its next session."""
-        turns, between = self._workload.turns, self._workload.closed_loop_think
-        law: WaitLaw | None = turns.think if turns else between
-        if law is None:
-            return []
-        return law.at(self._take(Purpose.THINK, count)).tolist()
+    def _waits(self, law: WaitLaw | None, purpose: Purpose, count: int) -> list[int]:
+        return [] if law is None else law.at(self._take(purpose, count)).tolist()
 
     def _patience(self, count: int) -> list[int | None]:
         leaving = self._workload.leaving

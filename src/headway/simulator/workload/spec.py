@@ -125,8 +125,8 @@ def _trace(spec: Spec) -> Workload:
     values = _read_all(spec, _TRACE_READERS)
     path, name = values.pop("trace"), values.pop("format", "auto")
     arrivals = values.pop("arrivals", None)
-    seed = values.pop("seed", 0)
-    return open_trace(path, name, Window(**values), arrivals=arrivals, seed=seed)
+    think, seed = values.pop("think_s", None), values.pop("seed", 0)
+    return open_trace(path, name, Window(**values), arrivals=arrivals, think=think, seed=seed)
 
 
 def _synthetic(values: dict[str, Any]) -> Synthetic:
@@ -313,5 +313,6 @@ _TRACE_READERS: dict[str, Callable[[Any], Any]] = {
     "time_scale": _real,
     "rate": _real,
     "arrivals": _arrivals,
+    "think_s": _wait,
     "seed": _whole,
 }

@@ -74,8 +74,14 @@ class Synthetic:
         laws = (self.prompt_tokens, self.output_tokens)
         if self.conversations is None and None in laws:
             raise ValueError("prompt_tokens and output_tokens are needed, or conversations")
-        if self.conversations is not None and laws != (None, None):
-            raise ValueError("lengths come from prompt_tokens and output_tokens or conversations")
+        if self.conversations is not None and (*laws, self.turns) != (None, None, None):
+            raise ValueError("conversations have prompt_tokens, output_tokens and turns already")
+
+    @property
+    def think(self) -> WaitLaw | None:
+        """Between the turns of a session; None where sessions have one turn."""
+        given = self.turns or self.conversations
+        return None if given is None else given.think
 
     @property
     def closed_loop_think(self) -> WaitLaw | None:
@@ -134,7 +140,7 @@ class SyntheticTraffic:
         if session is None:
             return None
         if thinks:
-            at_ns += session.block.think_ns[session.first]
+            at_ns += session.block.pause_ns[session.row]
             if self._is_over(at_ns):
                 return None
         words, prefix = session.words(0), session.prefix

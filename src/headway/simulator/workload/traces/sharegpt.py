@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from headway.simulator.workload.exact_math import Integers
 from headway.simulator.workload.sessions import Conversations
 from headway.simulator.workload.traces.text import chunks
+from headway.simulator.workload.waits import NO_WAIT, WaitLaw
 
 ANSWERERS = frozenset({"gpt", "chatgpt", "bing", "bard", "assistant", "model"})
 ASKERS = frozenset({"human", "user", "system", "tool"})
@@ -35,6 +37,7 @@ def read_share_gpt(
     path: Path,
     count_tokens: CountTokens = quarter_of_characters,
     counted_as: str = "characters / 4",
+    think: WaitLaw = NO_WAIT,
 ) -> Conversations:
     """Conversations with at least one answer. `counted_as` says in words what `count_tokens` does.
 
@@ -57,9 +60,11 @@ def read_share_gpt(
     source = f"{path}: tokens are {counted_as}"
     if num_left_out:
         source += f"; {num_left_out} conversations without a question and its answer are left out"
-    return Conversations(
-        source, *(np.frombuffer(column, dtype=np.int64) for column in (turns, prompts, outputs))
-    )
+    return Conversations(source, _column(turns), _column(prompts), _column(outputs), think)
+
+
+def _column(counts: array[int]) -> Integers:
+    return np.frombuffer(counts, dtype=np.int64)
 
 
 def _exchanges(value: Any, count_tokens: CountTokens) -> Iterator[tuple[int, int]]:

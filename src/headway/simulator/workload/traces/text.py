@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 CHUNK = 1 << 20
+LONGEST_LINE = 1 << 26
 
 
 def chunks(path: Path) -> Iterator[bytes]:
@@ -25,6 +26,8 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     rest, number = b"", 0
     for chunk in chunks(path):
         *whole, rest = (rest + chunk).split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            raise ValueError(f"{path}:{number + len(whole) + 1}: the line is too long")
         for line in whole:
             number += 1
             if line.strip():

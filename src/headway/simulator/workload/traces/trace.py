@@ -38,9 +38,9 @@ class Row(NamedTuple):
 class Window:
     """Which requests of a file, and how fast.
 
-    Those from `start_s` on and before `stop_s` (on the file's clock), of these the `first` N, with
-    what follows their answers. Time begins at `start_s` and is stretched by `time_scale`, or so that the mean rate of arrivals is
-    `rate`. Pauses, patience and deadlines stay as they are.
+    Those from `start_s` on and before `stop_s` on the file's clock, of these the `first` N, with
+    what follows their answers. Time begins at `start_s` and is stretched by `time_scale`, or so
+    that the mean rate of arrivals is `rate`. Pauses, patience and deadlines stay as they are.
     """
 
     first: int | None = None
