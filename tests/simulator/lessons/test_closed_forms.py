@@ -6,6 +6,7 @@ the roofline counts by default; they are spelled out here as RooflineModels.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -76,7 +77,7 @@ def lengths(mean: float, sigma: float, low: int, high: int) -> dict[int, float]:
         return 0.5 * (1 + math.erf((math.log(value) - mu) / (sigma * math.sqrt(2))))
 
     edges = [0.0, *(below(n + 0.5) for n in range(low, high)), 1.0]
-    return {low + i: b - a for i, (a, b) in enumerate(zip(edges, edges[1:], strict=False))}
+    return {low + i: b - a for i, (a, b) in enumerate(itertools.pairwise(edges))}
 
 
 def mean_max(outputs: dict[int, float], count: int) -> float:

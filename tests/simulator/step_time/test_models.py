@@ -127,7 +127,7 @@ def test_what_cannot_be_understood_is_refused(change, sentence):
 
 
 def test_an_unknown_name_lists_the_known():
-    with pytest.raises(ValueError, match="config.json, or choose one of Llama-3-8B"):
+    with pytest.raises(ValueError, match=r"config\.json, or choose one of Llama-3-8B"):
         shape_named("gpt-5")
 
 

@@ -107,7 +107,7 @@ class ModelShape:
         return max(0, pool_bytes) // (block_size * per_token)
 
     def kv_share(self, tensor_parallel: int) -> int:
-        """Keys and values lie on so many devices; more than heads hold copies. Raises ValueError."""
+        """Devices that divide keys and values; any beyond the heads hold copies. ValueError."""
         if tensor_parallel < 1 or self.num_heads % tensor_parallel:
             raise ValueError(
                 f"{self.name}: {self.num_heads} attention heads cannot be divided among "
