@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from headway.core.blocks import BlockPool
-from headway.core.prefix import PrefixCache
 from headway.core.sequence import Sequence
 
 
