@@ -9,8 +9,11 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from headway.core.events import Advanced, Event, Retired
+from headway.core.sequence import SequenceStatus
 from headway.core.step import Step
 from headway.core.stride import Stride
+
+_FINISHED = SequenceStatus.FINISHED
 
 
 class ChunkRecord(NamedTuple):
@@ -66,6 +69,7 @@ class StepRecord:
     preempted: tuple[PreemptionRecord, ...] = ()
     retired: tuple[RetirementRecord, ...] = ()
     outputs: tuple[OutputRecord, ...] = ()
+    parked: tuple[int, ...] = ()  # who ended in a static batch, to be told when it has drained
     blocker: str | None = None
     blocked_sequence_id: int | None = None
     error: str = ""
@@ -90,11 +94,10 @@ class StepRecord:
     def from_values(values: Any) -> StepRecord:
         """From its fields as JSON has them. Raises ValueError if they are something else."""
         try:
-            rows = {
-                name: tuple(row(*columns) for columns in values[name])
-                for name, row in _ROWS.items()
-            }
-            return StepRecord(**{**values, **rows})
+            if not all(type(values[name]) is int for name in ("index", "start_ns", "end_ns")):
+                raise TypeError("index, start_ns and end_ns must be whole numbers")
+            rows = {name: tuple(map(row._make, values[name])) for name, row in _ROWS.items()}
+            return StepRecord(**{**values, **rows, "parked": tuple(values["parked"])})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a step record: {error}") from error
 
@@ -117,6 +120,7 @@ def record_step(
     """The record of a step and of the events that its completion (or failure) gave."""
     outcome = list(outcome)
     ended = [*step.retired, *(event for event in outcome if isinstance(event, Retired))]
+    told = {event.sequence_id for event in ended}
     return StepRecord(
         index=step.index,
         start_ns=start_ns,
@@ -137,6 +141,11 @@ def record_step(
             OutputRecord(e.sequence_id, len(e.token_ids))
             for e in outcome
             if isinstance(e, Advanced)
+        ),
+        parked=tuple(
+            chunk.sequence.sequence_id
+            for chunk in step.chunks
+            if chunk.sequence.status is _FINISHED and chunk.sequence.sequence_id not in told
         ),
         blocker=step.blocker.value if step.blocker else None,
         blocked_sequence_id=step.blocked_sequence_id,

@@ -1,0 +1,46 @@
+"""Token ids that nobody wrote, with which a prefix cache finds what it found when recorded.
+
+A block of a recorded name becomes a block of tokens that depends on the name alone:
+
+    position in the block    0  1  2  3  ...  block_size - 1
+    token                    0  1  0  1  ...  the name, a number from 2 on
+
+What is not in a full block is 0, 1, 0, 1 ... as well. No token equals the one before it, so that no
+output seems to go round in circles; and a block's last token comes last: an output that fills it
+need not know before which block it will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+
+from headway.core.limits import MAX_TOKEN_ID
+
+STOP_TOKEN = MAX_TOKEN_ID
+_FIRST_NAME = 2
+
+
+class BlockTokens:
+    """Numbers for the names of blocks, in order of their first mention, and blocks of tokens."""
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = block_size
+        self._number_of: dict[str, int] = {}
+        self._head = tuple(place % 2 for place in range(block_size - 1))
+
+    def number_of(self, name: str) -> int:
+        """The token that stands at the end of the block."""
+        return self._number_of.setdefault(name, _FIRST_NAME + len(self._number_of))
+
+    def filler(self, position: int) -> int:
+        """The token at any other position of a sequence."""
+        return position % self._block_size % 2
+
+    def prompt(self, names: SequenceOf[str], num_tokens: int) -> tuple[int, ...]:
+        """A prompt of full blocks with these names, and of what is left behind them."""
+        tokens: list[int] = []
+        for name in names:
+            tokens += self._head
+            tokens.append(self.number_of(name))
+        num_left = num_tokens - len(tokens)
+        return (*tokens, *self._head[:num_left])
