@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import Listed, Log, PerToken, asks
+from tests.simulator.worlds import Listed, Log, PerToken, asks
 
 from headway.core.config import SchedulerConfig
 from headway.simulator.simulate import simulate

@@ -165,6 +165,12 @@ def record_stride(
         for event in outcome
         if isinstance(event, Retired)
     )
+    told = {sequence_id for sequence_id, _ in ended}
+    parked = tuple(
+        sequence.sequence_id
+        for sequence in stride.sequences
+        if sequence.status is _FINISHED and sequence.sequence_id not in told
+    )
     for number, end_ns in enumerate(ends_ns):
         yield StepRecord(
             index=stride.first_index + number,
@@ -173,6 +179,7 @@ def record_stride(
             chunks=tuple(ChunkRecord(s, first + number, 1) for s, first in firsts),
             retired=ended if number == num_steps - 1 else (),
             outputs=outputs,
+            parked=parked if number == num_steps - 1 else (),
             blocker=stride.blocker.value if stride.blocker else None,
             blocked_sequence_id=stride.blocked_sequence_id,
         )
