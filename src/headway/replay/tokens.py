@@ -12,9 +12,11 @@ need not know before which block it will be.
 
 from __future__ import annotations
 
-from collections.abc import Sequence as SequenceOf
+from array import array
+from collections.abc import Iterable
 
 from headway.core.limits import MAX_TOKEN_ID
+from headway.drive.recording import Arrival
 
 STOP_TOKEN = MAX_TOKEN_ID
 _FIRST_NAME = 2
@@ -24,7 +26,7 @@ class BlockTokens:
     """Numbers for the names of blocks, in order of their first mention, and blocks of tokens."""
 
     def __init__(self, block_size: int) -> None:
-        self._block_size = block_size
+        self.block_size = block_size
         self._number_of: dict[str, int] = {}
         self._head = tuple(place % 2 for place in range(block_size - 1))
 
@@ -34,13 +36,23 @@ class BlockTokens:
 
     def filler(self, position: int) -> int:
         """The token at any other position of a sequence."""
-        return position % self._block_size % 2
+        return position % self.block_size % 2
 
-    def prompt(self, names: SequenceOf[str], num_tokens: int) -> tuple[int, ...]:
-        """A prompt of full blocks with these names, and of what is left behind them."""
+    def numbers_of(self, arrival: Arrival) -> array[int]:
+        """The names of a prompt's full blocks. Raises ValueError where their number is wrong."""
+        names, num_tokens = arrival.prompt_blocks, arrival.num_prompt_tokens
+        if num_tokens < 0 or len(names) != num_tokens // self.block_size:
+            raise ValueError(
+                f"request {arrival.request_id!r}: a prompt of {num_tokens} tokens has "
+                f"{num_tokens // self.block_size} full blocks of {self.block_size}, the recording "
+                f"names {len(names)}"
+            )
+        return array("i", map(self.number_of, names))
+
+    def prompt(self, numbers: Iterable[int], num_tokens: int) -> tuple[int, ...]:
+        """A prompt of full blocks with these numbers, and of what is left behind them."""
         tokens: list[int] = []
-        for name in names:
+        for number in numbers:
             tokens += self._head
-            tokens.append(self.number_of(name))
-        num_left = num_tokens - len(tokens)
-        return (*tokens, *self._head[:num_left])
+            tokens.append(number)
+        return (*tokens, *self._head[: num_tokens - len(tokens)])
