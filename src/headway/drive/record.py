@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from headway.core.events import Advanced, Event, Retired
-from headway.core.sequence import SequenceStatus
+from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.step import Step
 from headway.core.stride import Stride
 
@@ -120,7 +120,7 @@ def record_step(
     """The record of a step and of the events that its completion (or failure) gave."""
     outcome = list(outcome)
     ended = [*step.retired, *(event for event in outcome if isinstance(event, Retired))]
-    told = {event.sequence_id for event in ended}
+    retired = tuple(RetirementRecord(e.sequence_id, e.reason.value) for e in ended)
     return StepRecord(
         index=step.index,
         start_ns=start_ns,
@@ -136,17 +136,13 @@ def record_step(
             PreemptionRecord(e.sequence_id, e.beneficiary_id, e.num_lost_tokens)
             for e in step.preempted
         ),
-        retired=tuple(RetirementRecord(e.sequence_id, e.reason.value) for e in ended),
+        retired=retired,
         outputs=tuple(
             OutputRecord(e.sequence_id, len(e.token_ids))
             for e in outcome
             if isinstance(e, Advanced)
         ),
-        parked=tuple(
-            chunk.sequence.sequence_id
-            for chunk in step.chunks
-            if chunk.sequence.status is _FINISHED and chunk.sequence.sequence_id not in told
-        ),
+        parked=_parked((chunk.sequence for chunk in step.chunks), retired),
         blocker=step.blocker.value if step.blocker else None,
         blocked_sequence_id=step.blocked_sequence_id,
         error=error,
@@ -165,15 +161,29 @@ def record_stride(
         for event in outcome
         if isinstance(event, Retired)
     )
+    parked = _parked(stride.sequences, ended)
     for number, end_ns in enumerate(ends_ns):
+        is_last = number == num_steps - 1
         yield StepRecord(
             index=stride.first_index + number,
             start_ns=start_ns,
             end_ns=end_ns,
             chunks=tuple(ChunkRecord(s, first + number, 1) for s, first in firsts),
-            retired=ended if number == num_steps - 1 else (),
+            retired=ended if is_last else (),
             outputs=outputs,
+            parked=parked if is_last else (),
             blocker=stride.blocker.value if stride.blocker else None,
             blocked_sequence_id=stride.blocked_sequence_id,
         )
         start_ns = end_ns
+
+
+def _parked(
+    sequences: Iterable[Sequence], retired: tuple[RetirementRecord, ...]
+) -> tuple[int, ...]:
+    """Those of a step that have ended and were not told so."""
+    finished = [s.sequence_id for s in sequences if s.status is _FINISHED]
+    if not finished:
+        return ()
+    told = {row.sequence_id for row in retired}
+    return tuple(sequence_id for sequence_id in finished if sequence_id not in told)

@@ -29,10 +29,10 @@ _NO_END = 1 << 40  # tokens: max_tokens or the model's length come first
 
 @dataclass(slots=True)
 class _Output:
-    """What is known of one sequence's output."""
+    """What is known of one sequence's output. `is_open`: nothing that it said ended it."""
 
     num_tokens: int = 0
-    never_ended: bool = False  # by itself: it would have gone on
+    is_open: bool = False
     block_numbers: array[int] = field(default_factory=lambda: array("i"))  # of those that it fills
 
 
@@ -59,7 +59,7 @@ class RecordedScript:
 
     def num_output_tokens(self, index: int) -> int:
         output = self._outputs[index]
-        return _NO_END if output.never_ended else max(1, output.num_tokens)
+        return _NO_END if output.is_open else max(1, output.num_tokens)
 
     def output_token_ids(self, index: int, start: int, count: int) -> SequenceOf[int]:
         first = self.request.num_prompt_tokens + start
@@ -157,7 +157,7 @@ class _Fold:
         self._tokens = tokens
         self._unanswered: deque[_Recorded] = deque()
         self._latest: dict[str, _Recorded] = {}
-        self._open: dict[int, _Output] = {}
+        self._open: dict[int, tuple[_Output, int | None]] = {}  # with the client's limit
 
     @property
     def requests(self) -> list[_Recorded]:
@@ -171,10 +171,11 @@ class _Fold:
         match entry:
             case StepRecord():
                 for sequence_id, num_tokens in entry.outputs:
-                    self._open[sequence_id].num_tokens += num_tokens
+                    self._open[sequence_id][0].num_tokens += num_tokens
             case FilledBlocks():
                 for sequence_id, name in zip(entry.sequence_ids, entry.names, strict=True):
-                    self._open[sequence_id].block_numbers.append(self._tokens.number_of(name))
+                    numbers = self._open[sequence_id][0].block_numbers
+                    numbers.append(self._tokens.number_of(name))
             case Arrival():
                 self._arrived(entry)
             case QueuedSequence():
@@ -197,7 +198,9 @@ class _Fold:
         if queued.index == 0:
             self._latest[queued.request_id] = recorded = self._unanswered.popleft()
             self._answered.append(recorded)
-        self._open[queued.sequence_id] = self._answered[-1].outputs[queued.index]
+        recorded = self._answered[-1]
+        declared = recorded.arrival.num_forced_tokens or recorded.arrival.max_tokens
+        self._open[queued.sequence_id] = recorded.outputs[queued.index], declared
 
     def _refused(self, refused: RefusedRequest) -> None:
         recorded = self._unanswered.popleft()
@@ -206,7 +209,7 @@ class _Fold:
             return
         self._answered.append(recorded)
         for output in recorded.outputs:
-            output.never_ended = True
+            output.is_open = True
 
     def _withdrawn(self, withdrawal: Withdrawal) -> None:
         recorded = self._latest.get(withdrawal.request_id)
@@ -215,7 +218,8 @@ class _Fold:
             recorded.leaves_ns = withdrawal.at_ns
 
     def _ended(self, ended: EndedSequence) -> None:
-        output = self._open.pop(ended.sequence_id)
+        output, declared = self._open.pop(ended.sequence_id)
         output.num_tokens = ended.num_output_tokens
-        output.never_ended = ended.reason == FinishReason.ABORT.value
+        was_full = ended.reason == FinishReason.LENGTH.value and output.num_tokens == declared
+        output.is_open = was_full or ended.reason == FinishReason.ABORT.value
         self.num_failed += ended.reason == FinishReason.ERROR.value
