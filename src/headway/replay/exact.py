@@ -112,8 +112,7 @@ class _Replay:
     def _command(self, command: RecordedCommand) -> Command:
         match command:
             case Arrival():
-                numbers = self._tokens.numbers_of(command)
-                prompt = self._tokens.prompt(numbers, command.num_prompt_tokens)
+                prompt = self._tokens.named_prompt(command)
                 may_repeat = self._ends.has_repetition
                 return Submit(request_of(command, prompt, may_repeat=may_repeat))
             case Withdrawal():

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from headway.core.events import RefusalCause
 from headway.core.request import FinishReason, Request
 from headway.drive.record import StepRecord
@@ -22,7 +24,7 @@ from headway.drive.recording import (
     Withdrawal,
 )
 from headway.replay.requests import recorded_config, request_of
-from headway.replay.tokens import BlockTokens
+from headway.replay.tokens import FIRST_NAME, BlockTokens, check_blocks
 
 _NO_END = 1 << 40  # tokens: max_tokens or the model's length come first
 
@@ -33,13 +35,13 @@ class _Output:
 
     num_tokens: int = 0
     is_open: bool = False
-    block_numbers: array[int] = field(default_factory=lambda: array("i"))  # of those that it fills
+    blocks: array[int] = field(default_factory=lambda: array("Q"))  # that it fills
 
 
 @dataclass(slots=True)
 class _Recorded:
     arrival: Arrival  # without the names of its blocks
-    block_numbers: array[int]
+    blocks: array[int]  # first names, then the numbers that take their places
     outputs: list[_Output]
     leaves_ns: int | None = None
 
@@ -70,9 +72,9 @@ class RecordedScript:
         if (position + 1) % block_size:
             return tokens.filler(position)
         place = position // block_size - self.request.num_prompt_tokens // block_size
-        numbers = self._outputs[index].block_numbers
-        if place < len(numbers):
-            return numbers[place]
+        blocks = self._outputs[index].blocks
+        if place < len(blocks):
+            return blocks[place]
         # Nobody knows what it would have said: something that nobody else says.
         return tokens.number_of(f"{self.request.request_id} {index} {place}")
 
@@ -100,8 +102,7 @@ class RecordedTraffic:
                 f"block_size={block_size} cannot be replayed: the recording knows equal texts in "
                 f"blocks of {recorded_size} tokens, so give a multiple of {recorded_size}"
             )
-        self._tokens = BlockTokens(recorded_size)
-        fold = _Fold(self._tokens)
+        fold = _Fold(recorded_size)
         for number, entry in enumerate(entries, 1):
             try:
                 fold.take(entry)
@@ -109,7 +110,10 @@ class RecordedTraffic:
                 raise ValueError(
                     f"entry {number} of the recording does not follow from those before it: {error}"
                 ) from error
+            except ValueError as error:
+                raise ValueError(f"entry {number} of the recording: {error}") from error
         self._requests = sorted(fold.requests, key=lambda r: arrived_ns(r.arrival))
+        self._tokens = BlockTokens(recorded_size, first_name=_number_blocks(self._requests))
         self.num_cut_off = fold.num_open_sequences + fold.num_failed
         self.num_left_out = fold.num_left_out
 
@@ -138,7 +142,7 @@ class RecordedTraffic:
             deadline_ns=None if deadline_ns is None else deadline_ns - start_ns,
         )
         leaves_ns = None if recorded.leaves_ns is None else recorded.leaves_ns - start_ns
-        prompt = self._tokens.prompt(recorded.block_numbers, arrival.num_prompt_tokens)
+        prompt = self._tokens.prompt(recorded.blocks, arrival.num_prompt_tokens)
         return RecordedScript(request_of(moved, prompt), recorded, self._tokens, leaves_ns)
 
 
@@ -147,14 +151,34 @@ def arrived_ns(arrival: Arrival) -> int:
     return arrival.arrival_ns or arrival.at_ns
 
 
+def _number_blocks(requests: list[_Recorded]) -> int:
+    """Put small numbers, in the order of the names, in the places of the names; the next number.
+
+    Millions of names fit into a sort, but not into a dictionary.
+    """
+    holders: list[_Recorded | _Output] = []
+    for recorded in requests:
+        holders += [recorded, *recorded.outputs]
+    names = [np.frombuffer(holder.blocks, np.uint64) for holder in holders]
+    if not names:
+        return FIRST_NAME
+    distinct, numbers = np.unique(np.concatenate(names), return_inverse=True)
+    numbers = (numbers + FIRST_NAME).astype(np.intc)
+    end = 0
+    for holder in holders:
+        start, end = end, end + len(holder.blocks)
+        holder.blocks = array("i", numbers[start:end].tobytes())
+    return FIRST_NAME + len(distinct)
+
+
 class _Fold:
     """Requests from the entries of a recording."""
 
-    def __init__(self, tokens: BlockTokens) -> None:
+    def __init__(self, block_size: int) -> None:
         self._answered: list[_Recorded] = []
         self.num_left_out = 0
         self.num_failed = 0
-        self._tokens = tokens
+        self._block_size = block_size
         self._unanswered: deque[_Recorded] = deque()
         self._latest: dict[str, _Recorded] = {}
         self._open: dict[int, tuple[_Output, int | None]] = {}  # with the client's limit
@@ -174,8 +198,7 @@ class _Fold:
                     self._open[sequence_id][0].num_tokens += num_tokens
             case FilledBlocks():
                 for sequence_id, name in zip(entry.sequence_ids, entry.names, strict=True):
-                    numbers = self._open[sequence_id][0].block_numbers
-                    numbers.append(self._tokens.number_of(name))
+                    self._open[sequence_id][0].blocks.append(int(name, 16))
             case Arrival():
                 self._arrived(entry)
             case QueuedSequence():
@@ -190,9 +213,10 @@ class _Fold:
                 pass  # a reset of the prefix cache is the operator's, not the traffic's
 
     def _arrived(self, arrival: Arrival) -> None:
-        numbers = self._tokens.numbers_of(arrival)
+        check_blocks(arrival, self._block_size)
+        names = array("Q", (int(name, 16) for name in arrival.prompt_blocks))
         outputs = [_Output() for _ in range(arrival.n)]
-        self._unanswered.append(_Recorded(replace(arrival, prompt_blocks=()), numbers, outputs))
+        self._unanswered.append(_Recorded(replace(arrival, prompt_blocks=()), names, outputs))
 
     def _queued(self, queued: QueuedSequence) -> None:
         if queued.index == 0:
