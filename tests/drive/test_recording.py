@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from test_engine_loop import STEP_NS, ScriptedInbox, TimedExecutor
@@ -17,6 +19,8 @@ from headway.drive.ports import ResetPrefixCache, Submit, Withdraw
 from headway.drive.record import StepRecord
 from headway.drive.recorder import BlockNames, RecordedInbox, Recorder
 from headway.drive.recording import (
+    _KINDS,
+    VERSION,
     Arrival,
     CacheReset,
     EndedSequence,
@@ -212,3 +216,12 @@ def test_garbage_is_no_line(line):
 
 def test_the_header_is_json_that_people_can_read():
     assert json.loads(write_line(HEADER))["scheduler"] == {"block_size": 4}
+
+
+def test_every_kind_and_field_is_in_the_documents():
+    text = (Path(__file__).parents[2] / "docs" / "recording.md").read_text()
+    assert f"**version {VERSION}**" in text
+    for kind, entry in _KINDS.items():
+        section = text.partition(f"\n### `{kind}`\n")[2].partition("\n### ")[0]
+        missing = [f.name for f in fields(entry) if f"`{f.name}`" not in section]
+        assert not missing, f"docs/recording.md, {kind}: {missing}"

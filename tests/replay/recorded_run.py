@@ -35,7 +35,7 @@ class RecordedRun:
 
 
 class ToyExecutor:
-    """Says what the tokens so far make it say: equal prefixes go on equally. May fail."""
+    """Says what is forced, else what the tokens so far make it say. May fail."""
 
     def __init__(self, clock: VirtualClock, fails_in: Iterable[int]) -> None:
         self._clock = clock
@@ -50,6 +50,8 @@ class ToyExecutor:
 
 
 def _say(sequence: Sequence) -> int:
+    if forced := sequence.request.forced_token_ids[sequence.num_output_tokens :]:
+        return forced[0]
     salt = (sequence.request.seed + 1) * (sequence.index + 1)
     return hash((salt, *sequence.token_ids[-3:], sequence.num_tokens)) % VOCABULARY
 

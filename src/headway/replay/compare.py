@@ -60,7 +60,7 @@ def _decision(step: StepRecord) -> str:
     """Everything in it that says something."""
     values = ((name, getattr(step, name)) for name in _DECIDED)
     return "; ".join(
-        f"{name} {_rows(value) if isinstance(value, tuple) else value!r}"
+        f"{name} {_rows(value)}" if isinstance(value, tuple) else f"{name} {value!r}"
         for name, value in values
         if value not in ((), None, "")
     )

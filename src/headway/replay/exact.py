@@ -112,8 +112,9 @@ class _Replay:
     def _command(self, command: RecordedCommand) -> Command:
         match command:
             case Arrival():
+                prompt = self._tokens.named_prompt(command)
                 may_repeat = self._ends.has_repetition
-                return Submit(request_of(command, self._tokens, may_repeat=may_repeat))
+                return Submit(request_of(command, prompt, may_repeat=may_repeat))
             case Withdrawal():
                 reason = FinishReason(command.reason)
                 return Withdraw(command.request_id, command.index, reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -35,13 +36,26 @@ def load_recordings(path: str | Path) -> list[Recording]:
 
     Raises ValueError with a sentence, file and line, for what is not a recording.
     """
-    recordings: list[Recording] = []
-    for entry in stored_entries(path):
-        if isinstance(entry, RecordingHeader):
-            recordings.append(Recording(entry))
-        else:
-            recordings[-1].entries.append(entry)
-    return recordings
+    return [Recording(header, list(entries)) for header, entries in stored_recordings(path)]
+
+
+def stored_recordings(path: str | Path) -> Iterator[tuple[RecordingHeader, Iterator[Entry]]]:
+    """Each recording of a file, its entries read as they are asked for, before the next is."""
+    entries = stored_entries(path)
+    headers = [entry for entry in islice(entries, 1) if isinstance(entry, RecordingHeader)]
+
+    def of_one() -> Iterator[Entry]:
+        for entry in entries:
+            if isinstance(entry, RecordingHeader):
+                headers.append(entry)
+                return
+            yield entry
+
+    while headers:
+        own = of_one()
+        yield headers.pop(), own
+        for _ in own:  # whatever was not asked for
+            pass
 
 
 def stored_entries(path: str | Path) -> Iterator[RecordingHeader | Entry]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.core.config import SchedulerConfig
 from headway.core.request import RepetitionDetection, Request, SamplingParams, TimeLimits
 from headway.drive.recording import Arrival, RecordingHeader
-from headway.replay.tokens import STOP_TOKEN, BlockTokens
+from headway.replay.tokens import STOP_TOKEN
 
 # Of tokens none of which equals the one before it, only an output's last can break this.
 _ENDS_BY_TWO_EQUAL = RepetitionDetection(max_pattern_size=1, min_count=2)
@@ -20,7 +20,7 @@ def recorded_config(header: RecordingHeader) -> SchedulerConfig:
         raise ValueError(f"the header has no settings of a scheduler: {error}") from error
 
 
-def request_of(arrival: Arrival, tokens: BlockTokens, *, may_repeat: bool = False) -> Request:
+def request_of(arrival: Arrival, prompt: tuple[int, ...], *, may_repeat: bool = False) -> Request:
     """`may_repeat`: two equal tokens in a row end an output. Raises ValueError with a sentence."""
     try:
         sampling = SamplingParams(
@@ -31,7 +31,6 @@ def request_of(arrival: Arrival, tokens: BlockTokens, *, may_repeat: bool = Fals
             prompt_logprobs=arrival.prompt_logprobs,
             repetition_detection=_ENDS_BY_TWO_EQUAL if may_repeat else None,
         )
-        prompt = tokens.prompt(arrival.prompt_blocks, arrival.num_prompt_tokens)
     except ValueError as error:
         raise ValueError(f"request {arrival.request_id!r}: {error}") from error
     return Request(
