@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from headway.core.step import Step
-from headway.core.stride import Stride
 
 
 class StepShape(NamedTuple):
@@ -67,14 +66,6 @@ def shape_of_step(step: Step) -> StepShape:
     return shape_of(
         PlacedChunk(first, count, sequence.num_prompt_tokens, samples)
         for sequence, first, count, samples, _ in step.chunks
-    )
-
-
-def shape_of_stride(stride: Stride) -> StepShape:
-    """The shape of the first step of a stride; each later one attends a token more per decode."""
-    count = len(stride.sequences)
-    return StepShape(
-        num_decode_tokens=count, decode_attended=stride.num_attended, num_samples=count
     )
 
 
