@@ -168,15 +168,13 @@ def measure(
     end_s = time.monotonic() + seconds
     play.scene(Scene((), (_FIRST_PROMPT,)))  # cold caches; and it computes the block to copy
     rig.steps.clear()
-    num_scenes = 0
-    for scene in _scenes(engine, rng, seconds, play):
-        if time.monotonic() >= end_s:
+    for number, scene in enumerate(_scenes(engine, rng, seconds, play), 1):
+        left_s = end_s - time.monotonic()
+        if left_s <= 0:
             break
         play.scene(scene)
-        num_scenes += 1
-        if num_scenes % 10 == 0:
-            left = max(0, round(end_s - time.monotonic()))
-            say(f"{num_scenes} scenes, {len(rig.steps)} steps; {left} s to go")
+        if number % 10 == 0:
+            say(f"{number} scenes, {len(rig.steps)} steps; {left_s:.0f} s to go")
     return Observations.of(rig.steps)
 
 
