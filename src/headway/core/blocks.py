@@ -61,16 +61,17 @@ class BlockPool:
         """Take blocks out of the free ones; their old contents can no longer be found."""
         if num_blocks > self.num_free:
             raise ValueError(f"{num_blocks} blocks wanted, {self.num_free} are free")
-        return [self._take() for _ in range(num_blocks)]
-
-    def _take(self) -> int:
-        if self._blank:
-            block_id = self._blank.pop()
-        else:
+        blank, holders = self._blank, self._num_holders
+        block_ids = blank[: -num_blocks - 1 : -1]  # the last freed first
+        if num_blocks:
+            del blank[-num_blocks:]
+        while len(block_ids) < num_blocks:
             block_id, _ = self._cached.popitem(last=False)
             self._drop_hash(block_id)
-        self._num_holders[block_id] = 1
-        return block_id
+            block_ids.append(block_id)
+        for block_id in block_ids:
+            holders[block_id] = 1
+        return block_ids
 
     def share(self, block_ids: Iterable[int]) -> None:
         """One more holder for each; a cached block is held again."""
@@ -84,18 +85,17 @@ class BlockPool:
     def free(self, block_ids: list[int]) -> None:
         """One holder less for each block of a sequence's block table."""
         # Tail first: a prefix is worth more than its end, and the oldest is reused first.
+        holders = self._num_holders
         for block_id in reversed(block_ids):
-            if not self._num_holders[block_id]:
+            if not holders[block_id]:
                 raise ValueError(f"block {block_id} is freed, but nobody holds it")
-            self._num_holders[block_id] -= 1
-            if not self._num_holders[block_id]:
-                self._put_back(block_id)
-
-    def _put_back(self, block_id: int) -> None:
-        if self._hash_of[block_id] is None:
-            self._blank.append(block_id)
-        else:
-            self._cached[block_id] = None
+            holders[block_id] -= 1
+            if holders[block_id]:
+                continue
+            if self._hash_of[block_id] is None:
+                self._blank.append(block_id)
+            else:
+                self._cached[block_id] = None
 
     def num_unheld(self, block_ids: Iterable[int]) -> int:
         """How many of these would leave the free ones if they were shared."""

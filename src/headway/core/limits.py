@@ -25,7 +25,7 @@ class Limits:
         max_model_len = self._config.max_model_len
         if not prompt:
             return "the prompt is empty: send at least one token"
-        ids = prompt + request.forced_token_ids
+        ids = {*prompt, *request.forced_token_ids}  # a text has few words, over and over
         if min(ids) < 0 or max(ids) > MAX_TOKEN_ID:
             return f"prompt token ids must be in [0, {MAX_TOKEN_ID}]: check the tokenizer"
         if len(prompt) >= max_model_len:

@@ -33,6 +33,7 @@ from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.stats import SchedulerStats
 from headway.core.step import Blocker, Step, StepResult, sampled_tokens
 from headway.core.step_builder import StepBuilder, new_tuple
+from headway.core.stride import Outlook, Stride, may_have_ended, num_quiet_steps, walk
 from headway.core.time_limits import TimeKeeper
 
 MAX_STEPS_IN_FLIGHT = 2
@@ -75,6 +76,7 @@ class Scheduler:
         self._waiting_reasons: dict[Blocker, int] = {}
         self._num_steps = 0
         self._num_sequences = 0
+        self._outlook = Outlook(config, policies.unit, constraints)
 
     # ---- Arrivals and withdrawals ----
 
@@ -96,6 +98,7 @@ class Scheduler:
         )
         self._num_sequences += 1
         self._live.add(sequence)
+        self._outlook.disturb()
         self._ordering.enqueue(sequence, now_ns)
         self._backlog.queued(sequence, self._num_cached_tokens(sequence))
         self._time.queued(sequence)
@@ -217,10 +220,52 @@ class Scheduler:
         self._num_steps += 1
         self._in_flight.append(step)
         self._waiting_reasons = dict(builder.barred)
+        self._outlook.decided(step)
         num_behind = self.num_waiting - sum(builder.barred.values())
         if step.blocker is not None and num_behind:
             self._waiting_reasons[step.blocker] = num_behind
         return step
+
+    # ---- Many steps at once ----
+
+    def stride(self, now_ns: int) -> Stride | None:
+        """Steps to come that decide nothing new; None if the next may do something else."""
+        if self._in_flight or self._unit.holds_decodes:
+            return None
+        if self.num_waiting and not self._outlook.is_settled:
+            return None
+        sequences = tuple(self._ordering.running(self._residents.running.values(), now_ns))
+        if len(sequences) > self.config.max_num_batched_tokens:
+            return None
+        num_steps = num_quiet_steps(sequences, self.pool, self.config.block_size)
+        blocked = self._outlook.blocked if self.num_waiting else (None, None)
+        return Stride(self._num_steps, sequences, num_steps, *blocked) if num_steps else None
+
+    def take(
+        self, stride: Stride, num_steps: int, token_ids: SequenceOf[SequenceOf[int]]
+    ) -> list[Event]:
+        """Take the first steps of a stride, which yielded these tokens for each sequence of it.
+
+        Returns whom the last of them ended; nothing else happened that is worth an event but that
+        they advanced.
+
+        Raises ValueError, with nothing changed, if that many steps or tokens are not what it has,
+        RuntimeError if it is no longer what comes next.
+        """
+        if stride.first_index != self._num_steps or self._in_flight:
+            raise RuntimeError(f"a stride from step {stride.first_index} is out of date")
+        if not 1 <= num_steps <= stride.max_num_steps:
+            raise ValueError(f"{num_steps} steps of a stride of {stride.max_num_steps}")
+        prefix = self._prefix if self.config.enable_prefix_caching else None
+        walk(stride, num_steps, token_ids, self.pool, prefix, self.config.block_size)
+        self._num_steps += num_steps
+        if not self.num_waiting:
+            self._waiting_reasons = {}
+        events: list[Event] = []
+        for sequence in may_have_ended(stride.sequences):
+            if retired := self._limits.ending(sequence, sequence.token_ids[-1]):
+                events += self._end(sequence, retired)
+        return events
 
     # ---- The outcome ----
 
@@ -273,6 +318,7 @@ class Scheduler:
         """End a sequence; returns the endings to tell now, here `retired` or, in a static batch,
         none or those of the whole batch. None: the caller tells this one's."""
         due = [retired] if retired else []
+        self._outlook.disturb()
         if sequence.status is SequenceStatus.RUNNING:
             due = self._residents.retire(sequence, retired)
         else:

@@ -1,28 +1,156 @@
-"""Steps to come that decide nothing new: every running sequence decodes one token in each."""
+"""Steps to come that decide nothing new: every running sequence decodes one token in each.
+
+A driver that knows how long such steps take, and what they yield, may take many of them at once.
+The state afterwards is the one that the steps would have left one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
 from headway.core.blocks import BlockPool
+from headway.core.config import SchedulerConfig
+from headway.core.constraints import Constraint
+from headway.core.policies.batching import BatchingUnit
 from headway.core.prefix import PrefixCache
 from headway.core.sequence import Sequence
+from headway.core.step import Blocker, Step
 
 
 @dataclass(frozen=True, slots=True)
 class Stride:
     """Up to `max_num_steps` steps, the first of which has the index `first_index`.
 
-    Valid until the scheduler is told anything else. Arrivals and time limits are not in it: no
-    step of it may begin when one of those is due.
+    Valid until the scheduler is told anything else. Arrivals, time limits and stop tokens are not
+    in it: no step of it may begin when one of the former is due, and only the last that is taken
+    may yield one of the latter.
     """
 
     first_index: int
-    sequences: tuple[Sequence, ...]
+    sequences: tuple[Sequence, ...]  # in order of service
     max_num_steps: int
+    blocker: Blocker | None  # of each of its steps
+    blocked_sequence_id: int | None
+
+
+class Outlook:
+    """Whether those who wait go on waiting for as long as the running only decode."""
+
+    def __init__(
+        self, config: SchedulerConfig, unit: BatchingUnit, constraints: SequenceOf[Constraint]
+    ) -> None:
+        self._unit = unit
+        lasting = [Blocker.SLOTS, Blocker.STATIC_BATCH]
+        if not config.enable_prefix_caching:
+            lasting.append(Blocker.BLOCKS)  # or one that gets its name could be what they need
+        self._lasting = () if constraints else tuple(lasting)
+        self._is_disturbed = False
+        self.blocked: tuple[Blocker | None, int | None] = (None, None)  # by the latest step
+
+    def decided(self, step: Step) -> None:
+        self.blocked = (step.blocker, step.blocked_sequence_id)
+        self._is_disturbed = False
+
+    def disturb(self) -> None:
+        """Somebody has come or gone since the latest step."""
+        self._is_disturbed = True
 
     @property
-    def num_attended(self) -> int:
-        """Tokens that the decodes of the first step attend, themselves among them."""
-        return sum(sequence.num_computed_tokens + 1 for sequence in self.sequences)
+    def is_settled(self) -> bool:
+        blocker, _ = self.blocked
+        if self._is_disturbed or blocker not in self._lasting:
+            return False
+        # The step that seals a batch names what filled it, those behind it that it is sealed.
+        return self._unit.is_sealed == (blocker is Blocker.STATIC_BATCH)
+
+
+def num_quiet_steps(sequences: SequenceOf[Sequence], pool: BlockPool, block_size: int) -> int:
+    """How many steps they all decode in, the first that is full in the last; no block missing."""
+    most: int | None = None
+    for sequence in reversed(sequences):  # the latest are those that may still be prefilling
+        num_tokens = len(sequence.token_ids)
+        if (
+            sequence.num_computed_tokens != num_tokens - 1
+            or num_tokens <= sequence.num_prompt_tokens
+            or sequence.num_pending_tokens
+            or sequence.repetition is not None
+        ):
+            return 0
+        num_left = sequence.max_num_tokens - num_tokens
+        if most is None or num_left < most:
+            most = num_left
+    return _steps_with_room(sequences, pool.num_free, block_size, most) if most else 0
+
+
+def _steps_with_room(
+    sequences: SequenceOf[Sequence], num_free: int, block_size: int, most: int
+) -> int:
+    count = len(sequences)
+    if count * (most // block_size + 1) <= num_free:
+        return most
+    first_needs = sorted(_first_need(sequence, block_size) for sequence in sequences)
+    if first_needs[0] > most:
+        return most  # all that they may ever hold is theirs
+    # From its first need on, each takes a block every `block_size` steps.
+    periods, num_left = divmod(num_free, count)
+    if first_needs[-1] <= block_size:
+        return min(most, periods * block_size + first_needs[num_left] - 1)
+    return min(most, periods * block_size)
+
+
+def _first_need(sequence: Sequence, block_size: int) -> int:
+    """The step, counted from 1, in which it needs its next block."""
+    return len(sequence.block_ids) * block_size - sequence.num_computed_tokens + 1
+
+
+def walk(
+    stride: Stride,
+    num_steps: int,
+    token_ids: SequenceOf[SequenceOf[int]],
+    pool: BlockPool,
+    prefix: PrefixCache | None,
+    block_size: int,
+) -> None:
+    """Take the steps: blocks, and names of blocks, in the order in which the steps would have.
+
+    `token_ids`: `num_steps` new ones for each sequence. Raises ValueError, with nothing changed,
+    if there are others.
+    """
+    if len(token_ids) != len(stride.sequences) or {len(ids) for ids in token_ids} != {num_steps}:
+        raise ValueError(f"{num_steps} tokens are wanted for each of {len(stride.sequences)}")
+    allocate, fill = 0, 1  # in a step all blocks are handed out before any is named
+    borders: list[tuple[int, int, int]] = []
+    start = [sequence.num_computed_tokens for sequence in stride.sequences]
+    for place, sequence in enumerate(stride.sequences):
+        num_computed = start[place]
+        step = len(sequence.block_ids) * block_size - num_computed + 1
+        while step <= num_steps:
+            borders.append((step, allocate, place))
+            step += block_size
+        if prefix is not None:
+            step = block_size - num_computed % block_size
+            while step <= num_steps:
+                borders.append((step, fill, place))
+                step += block_size
+        sequence.token_ids += token_ids[place]
+        sequence.num_computed_tokens = num_computed + num_steps
+    borders.sort()
+    for step, what, place in borders:
+        sequence = stride.sequences[place]
+        if what == allocate:
+            sequence.block_ids += pool.allocate(1)
+        elif prefix is not None:
+            sequence.num_computed_tokens = start[place] + step
+            prefix.register((sequence,))
+            sequence.num_computed_tokens = start[place] + num_steps
+
+
+def may_have_ended(sequences: Iterable[Sequence]) -> list[Sequence]:
+    """Those whose latest token could be their last: nearly always none."""
+    return [
+        s
+        for s in sequences
+        if len(s.token_ids) >= s.max_num_tokens or s.token_ids[-1] in s.request.stop_token_ids
+    ]

@@ -16,10 +16,11 @@ from headway.drive.ports import (
     Listener,
     ResetPrefixCache,
     StepListener,
+    Strider,
     Submit,
     Withdraw,
 )
-from headway.drive.record import record_step
+from headway.drive.record import record_step, record_stride
 
 
 class EngineLoop:
@@ -29,6 +30,9 @@ class EngineLoop:
     the step admitted, resumed, preempted they hear before the step runs, so that its time is not
     counted as waiting; who advanced and ended, together, when it has. Step listeners hear of a
     step between the two. A step that gave nobody a token is told too: it has moved the state.
+
+    With a `strider` steps that decide nothing new are taken many at a time. Step listeners hear of
+    them one by one, listeners only of whom the last of them ended.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class EngineLoop:
         executor: Executor,
         listeners: Iterable[Listener] = (),
         step_listeners: Iterable[StepListener] = (),
+        strider: Strider | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._clock = clock
@@ -47,11 +52,12 @@ class EngineLoop:
         self._executor = executor
         self._listeners = tuple(listeners)
         self._step_listeners = tuple(step_listeners)
+        self._strider = strider
 
     def run(self) -> None:
         """Turn until nothing is left and nothing will ever come."""
         while True:
-            if self.turn():
+            if self._stride() or self.turn():
                 continue
             if not self._inbox.wait(self._scheduler.next_due_ns()):
                 break
@@ -67,6 +73,27 @@ class EngineLoop:
             self._tell(events)
             return bool(events)
         return self._step(events) or bool(events)
+
+    def _stride(self) -> bool:
+        """Take the steps that decide nothing new, if the next does not. False if it may."""
+        if self._strider is None:
+            return False
+        start_ns = self._clock.now_ns()
+        borders = (self._strider.next_arrival_ns(), self._scheduler.next_due_ns())
+        until_ns = min((at_ns for at_ns in borders if at_ns is not None), default=None)
+        if until_ns is not None and until_ns <= start_ns:
+            return False
+        stride = self._scheduler.stride(start_ns)
+        if stride is None:
+            return False
+        result = self._strider.run_stride(stride, until_ns)
+        outcome = self._scheduler.take(stride, len(result.ends_ns), result.token_ids)
+        if self._step_listeners:
+            for record in record_stride(stride, outcome, start_ns=start_ns, ends_ns=result.ends_ns):
+                for listener in self._step_listeners:
+                    listener.on_step(record)
+        self._tell(outcome)
+        return True
 
     def _obey(self, command: Command) -> list[Event]:
         match command:

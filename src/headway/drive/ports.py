@@ -9,6 +9,7 @@ from typing import Protocol
 from headway.core.events import Event
 from headway.core.request import FinishReason, Request
 from headway.core.step import Step, StepResult
+from headway.core.stride import Stride
 from headway.drive.record import StepRecord
 
 
@@ -67,4 +68,25 @@ class Listener(Protocol):
 class StepListener(Protocol):
     def on_step(self, record: StepRecord) -> None:
         """One step as it was decided and run; told before the events of its outcome."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StrideResult:
+    """The steps of a stride that were run: when each ended, and their tokens for each sequence."""
+
+    ends_ns: SequenceOf[int] = ()
+    token_ids: SequenceOf[SequenceOf[int]] = ()
+
+
+class Strider(Protocol):
+    def next_arrival_ns(self) -> int | None:
+        """When a command comes next, as things are; None for never."""
+        ...
+
+    def run_stride(self, stride: Stride, until_ns: int | None) -> StrideResult:
+        """Run as many steps of it as begin before `until_ns`, one at least.
+
+        Moves the clock. Only the last of the steps may yield a token that ends its sequence.
+        """
         ...

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from headway.core.events import Advanced, Event, Retired
 from headway.core.step import Step
+from headway.core.stride import Stride
 
 
 class ChunkRecord(NamedTuple):
@@ -140,3 +142,29 @@ def record_step(
         blocked_sequence_id=step.blocked_sequence_id,
         error=error,
     )
+
+
+def record_stride(
+    stride: Stride, outcome: Iterable[Event], *, start_ns: int, ends_ns: SequenceOf[int]
+) -> Iterator[StepRecord]:
+    """The records of a stride's steps, one by one, after they were taken."""
+    num_steps = len(ends_ns)
+    outputs = tuple(OutputRecord(sequence.sequence_id, 1) for sequence in stride.sequences)
+    firsts = [(s.sequence_id, s.num_computed_tokens - num_steps) for s in stride.sequences]
+    ended = tuple(
+        RetirementRecord(event.sequence_id, event.reason.value)
+        for event in outcome
+        if isinstance(event, Retired)
+    )
+    for number, end_ns in enumerate(ends_ns):
+        yield StepRecord(
+            index=stride.first_index + number,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            chunks=tuple(ChunkRecord(s, first + number, 1) for s, first in firsts),
+            retired=ended if number == num_steps - 1 else (),
+            outputs=outputs,
+            blocker=stride.blocker.value if stride.blocker else None,
+            blocked_sequence_id=stride.blocked_sequence_id,
+        )
+        start_ns = end_ns

@@ -1,1 +1,1 @@
-"""Driver 3: recorded traffic through the engine's own scheduler, as it was or under other settings."""
+"""Driver 3: recorded traffic through the engine's scheduler, as it was or under other settings."""

@@ -1,1 +1,1 @@
-"""Driver 2: the engine's own scheduler under a clock that jumps, with a model of how long steps take."""
+"""Driver 2: the engine's scheduler under a clock that jumps, and models of how long steps take."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from headway.core.stride import Stride
-
 
 class StepShape(NamedTuple):
     """A step in numbers. A token at position p attends p + 1 tokens, itself among them.
@@ -58,14 +56,6 @@ def shape_of(chunks: Iterable[PlacedChunk]) -> StepShape:
         decodes,
         decode_attended,
         samples,
-    )
-
-
-def shape_of_stride(stride: Stride) -> StepShape:
-    """The shape of the first step of a stride; each later one attends a token more per decode."""
-    count = len(stride.sequences)
-    return StepShape(
-        num_decode_tokens=count, decode_attended=stride.num_attended, num_samples=count
     )
 
 

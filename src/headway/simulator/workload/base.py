@@ -50,7 +50,7 @@ class Traffic(Protocol):
     """One run of a workload."""
 
     def arrivals(self) -> Iterator[ClientRequest]:
-        """Requests whose time is known beforehand, in order of arrival; made as they are asked for."""
+        """Requests whose time is known beforehand, in order of arrival; made when asked for."""
         ...
 
     def follow_up(self, ended: ClientRequest, now_ns: int) -> Iterable[ClientRequest]:

@@ -1,0 +1,217 @@
+"""What a run gave: columns of sequences and steps, and what people read off them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.core.config import SchedulerConfig
+from headway.simulator.collector import BLOCKERS, NEVER, Collector
+
+Column = npt.NDArray[Any]
+PERCENTILES = (50, 90, 95, 99)
+NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Of one figure over all requests, or over all gaps; seconds. NaN where there are none."""
+
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+    @staticmethod
+    def of(values: Column, weights: Column | None = None) -> Spread:
+        """Percentile p: the least value that p percent do not exceed. Weights are counts."""
+        if weights is None:
+            weights = np.ones(len(values), np.int64)
+        counted = weights > 0
+        values, weights = values[counted], weights[counted]
+        if not len(values):
+            return Spread(NAN, NAN, NAN, NAN, NAN, NAN)
+        order = np.argsort(values, kind="stable")
+        ordered, reached = values[order], np.cumsum(weights[order])
+        total = reached[-1]
+        ranks = [int(np.ceil(total * p / 100)) for p in PERCENTILES]
+        p50, p90, p95, p99 = (float(ordered[np.searchsorted(reached, rank)]) for rank in ranks)
+        mean = float((values * weights).sum() / total)
+        return Spread(mean, p50, p90, p95, p99, float(ordered[-1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The figures of a run. Rates are per second of `duration_s`, first arrival to last end."""
+
+    num_requests: int  # that were accepted; with n > 1 each sequence counts
+    num_refused: int
+    num_aborted: int
+    duration_s: float
+    output_tokens_per_second: float
+    prompt_tokens_per_second: float
+    requests_per_second: float
+    num_steps: int
+    busy_share: float  # of the time in which a step ran
+    peak_batch: int
+    mean_batch: float  # over steps
+    slot_efficiency: float  # tokens given to taken slots, over steps
+    num_preemptions: int
+    num_preempted_requests: int
+    num_recomputed_tokens: int
+    num_recomputed_prompt_tokens: int
+    cache_hit_share: float  # of prompt tokens, at first admissions
+    live_share: float  # of held cache that holds a token of a running sequence
+    peak_held_share: float  # of all blocks
+    ttft_s: Spread
+    itl_s: Spread
+    tpot_s: Spread
+    e2e_s: Spread
+    queue_s: Spread
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+
+class Result:
+    """`sequences` and `steps`: columns by name, of equal length, as `pandas.DataFrame` takes them.
+
+    Times are nanoseconds from the start of the run, -1 for what never was.
+    """
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        num_blocks: int,
+        sequences: dict[str, Column],
+        steps: dict[str, Column],
+        gaps_ns: Column,
+        refused: dict[str, str],
+    ) -> None:
+        self.config = config
+        self.num_blocks = num_blocks
+        self.sequences = sequences
+        self.steps = steps
+        self.refused = refused  # request id: why
+        self._gaps_ns = gaps_ns
+
+    @staticmethod
+    def of(config: SchedulerConfig, num_blocks: int, collector: Collector) -> Result:
+        """From what a collector has seen."""
+        steps = _unrolled(_columns(collector.steps))
+        names = np.array([None if b is None else b.value for b in BLOCKERS], object)
+        steps["blocker"] = names[steps["blocker"]]
+        refused = {event.request_id: event.reason for event in collector.refused}
+        gaps_ns = np.array(collector.gaps_ns, np.int64)
+        return Result(config, num_blocks, _columns(collector.sequences), steps, gaps_ns, refused)
+
+    # ---- Times of requests, in seconds ----
+
+    def ttft_s(self) -> Column:
+        """Arrival to first token, of all that got one."""
+        return self._between("arrival_ns", "first_token_ns")
+
+    def queue_s(self) -> Column:
+        """Arrival to first admission, of all that were admitted."""
+        return self._between("arrival_ns", "admitted_ns")
+
+    def e2e_s(self) -> Column:
+        """Arrival to end, of all that ended by themselves."""
+        return self._between("arrival_ns", "ended_ns", self._finished())
+
+    def tpot_s(self) -> Column:
+        """Mean time from token to token, of all that ended with more than one."""
+        rows = self._finished() & (self.sequences["num_output_tokens"] > 1)
+        gaps = self.sequences["num_output_tokens"][rows] - 1
+        return self._between("first_token_ns", "ended_ns", rows) / gaps
+
+    def itl_s(self) -> tuple[Column, Column]:
+        """Times from token to token, and how often each was seen."""
+        ends = self.steps["end_ns"]
+        apart = np.diff(ends, prepend=ends[:1])
+        values = np.concatenate([apart, self._gaps_ns]) / 1e9
+        once = np.ones(len(self._gaps_ns), np.int64)
+        return values, np.concatenate([self.steps["num_continuing"], once])
+
+    def _finished(self) -> Column:
+        return (self.sequences["ended_ns"] != NEVER) & (self.sequences["reason"] != "abort")
+
+    def _between(self, first: str, last: str, rows: Column | None = None) -> Column:
+        rows = self.sequences[last] != NEVER if rows is None else rows
+        return (self.sequences[last][rows] - self.sequences[first][rows]) / 1e9
+
+    # ---- The figures ----
+
+    def summary(self) -> Summary:
+        """All at once."""
+        sequences, steps = self.sequences, self.steps
+        duration_s = self._duration_s()
+        finished = self._finished()
+        count = len(finished)
+        held = int(steps["num_held_blocks"].sum()) * self.config.block_size
+        step_ns = int((steps["end_ns"] - steps["start_ns"]).sum())
+        prompts = int(sequences["num_prompt_tokens"].sum())
+        return Summary(
+            num_requests=count,
+            num_refused=len(self.refused),
+            num_aborted=count - int(finished.sum()),
+            duration_s=duration_s,
+            output_tokens_per_second=_per(sequences["num_output_tokens"].sum(), duration_s),
+            prompt_tokens_per_second=_per(prompts, duration_s),
+            requests_per_second=_per(finished.sum(), duration_s),
+            num_steps=len(steps["end_ns"]),
+            busy_share=_per(step_ns / 1e9, duration_s),
+            peak_batch=int(steps["num_running"].max(initial=0)),
+            mean_batch=_per(steps["num_running"].sum(), len(steps["num_running"])),
+            slot_efficiency=_per(steps["num_samples"].sum(), steps["num_slots"].sum()),
+            num_preemptions=int(sequences["num_preemptions"].sum()),
+            num_preempted_requests=int((sequences["num_preemptions"] > 0).sum()),
+            num_recomputed_tokens=int(sequences["num_recomputed_tokens"].sum()),
+            num_recomputed_prompt_tokens=int(sequences["num_recomputed_prompt_tokens"].sum()),
+            cache_hit_share=_per(sequences["num_cached_tokens"].sum(), prompts),
+            live_share=_per(steps["num_live_tokens"].sum(), held),
+            peak_held_share=steps["num_held_blocks"].max(initial=0) / self.num_blocks,
+            ttft_s=Spread.of(self.ttft_s()),
+            itl_s=Spread.of(*self.itl_s()),
+            tpot_s=Spread.of(self.tpot_s()),
+            e2e_s=Spread.of(self.e2e_s()),
+            queue_s=Spread.of(self.queue_s()),
+        )
+
+    def _duration_s(self) -> float:
+        sequences = self.sequences
+        if not len(sequences["ended_ns"]):
+            return 0.0
+        return float(sequences["ended_ns"].max() - sequences["arrival_ns"].min()) / 1e9
+
+
+def _columns(rows: object) -> dict[str, Column]:
+    return {
+        name: np.array(values, object) if isinstance(values, list) else np.asarray(values)
+        for name, values in vars(rows).items()
+    }
+
+
+def _unrolled(rows: dict[str, Column]) -> dict[str, Column]:
+    """One row for each step, of rows for runs of steps; see StepRows."""
+    num_steps = rows.pop("num_steps")
+    ends, held = rows.pop("end_ns"), rows.pop("num_held_blocks")
+    firsts = np.cumsum(num_steps) - num_steps
+    steps = {name: np.repeat(column, num_steps) for name, column in rows.items()}
+    later = np.arange(len(ends)) - np.repeat(firsts, num_steps)  # how far into its row each is
+    for name in ("decode_attended", "num_live_tokens"):
+        steps[name] += later * steps["num_decode_tokens"]
+    is_later = later > 0
+    steps["start_ns"][is_later] = ends[:-1][is_later[1:]]
+    steps["num_continuing"][is_later] = steps["num_decode_tokens"][is_later]
+    return {"start_ns": steps.pop("start_ns"), "end_ns": ends, **steps, "num_held_blocks": held}
+
+
+def _per(amount: float, base: float) -> float:
+    return float(amount) / float(base) if base else 0.0

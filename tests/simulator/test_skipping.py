@@ -1,0 +1,111 @@
+"""Skipping ahead changes nothing: not a decision, not a time, not a figure."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import Listed, Log, PerToken, asks
+
+from headway.core.config import SchedulerConfig
+from headway.simulator.simulate import simulate
+
+BLOCK_SIZE, NUM_BLOCKS, MAX_LEN = 4, 24, 90
+
+
+@st.composite
+def knobs(draw) -> SchedulerConfig:
+    return SchedulerConfig(
+        max_num_seqs=draw(st.integers(1, 8)),
+        max_num_batched_tokens=draw(st.sampled_from([3, 8, 32, 200])),
+        block_size=draw(st.sampled_from([1, BLOCK_SIZE])),
+        max_model_len=MAX_LEN,
+        enable_prefix_caching=draw(st.booleans()),
+        kv_policy=draw(st.sampled_from(["on-demand", "reserve"])),
+        unit=draw(st.sampled_from(["step", "request"])),
+        prefill=draw(st.sampled_from(["mixed", "first"])),
+        ordering=draw(st.sampled_from(["fcfs", "priority"])),
+        reserve_full_isl=draw(st.booleans()),
+        watermark=draw(st.sampled_from([0.0, 0.1])),
+    )
+
+
+@st.composite
+def requests(draw):
+    found = []
+    for name in range(draw(st.integers(1, 12))):
+        prompt = draw(st.integers(1, 30))
+        found.append(
+            asks(
+                name,
+                prompt,
+                draw(st.integers(1, 40)),
+                at_ns=draw(st.integers(0, 40_000)),
+                prefix=min(prompt, draw(st.sampled_from([0, 0, 8, 13]))),
+                max_tokens=draw(st.sampled_from([None, 5, 40])),
+                priority=draw(st.integers(0, 2)),
+                leaves_after_ns=draw(st.sampled_from([None, None, None, 9_000, 40_000])),
+                max_queue_ns=draw(st.sampled_from([None, None, 20_000])),
+            )
+        )
+    return found
+
+
+def next_turn(ended, now_ns):
+    """Every third goes on: its next prompt begins with all that was said."""
+    name = int(ended.request_id)
+    if name % 3 or name > 100:
+        return []
+    said = (*ended.prompt, ended.output)
+    follow = asks(name + 100, 5, 7, at_ns=now_ns + 2_000)
+    grown = sum(s.num_tokens for s in said) + 5 < MAX_LEN - 10
+    return [type(follow)(**{**_fields(follow), "prompt": (*said, *follow.prompt)})] if grown else []
+
+
+def _fields(request):
+    return {name: getattr(request, name) for name in request.__dataclass_fields__}
+
+
+def play(config, asked, *, skip_ahead):
+    log = Log()
+    blocks = NUM_BLOCKS * BLOCK_SIZE // config.block_size
+    result = simulate(
+        config,
+        Listed(asked, next_turn),
+        PerToken(),
+        num_blocks=blocks,
+        skip_ahead=skip_ahead,
+        step_listeners=(log,),
+    )
+    return log, result
+
+
+@settings(max_examples=120, deadline=None)
+@given(config=knobs(), asked=requests())
+def test_the_log_and_every_column_are_the_same(config, asked):
+    plain, one_by_one = play(config, asked, skip_ahead=False)
+    skipped, at_once = play(config, asked, skip_ahead=True)
+    assert skipped.records == plain.records
+    for name, column in one_by_one.sequences.items():
+        assert np.array_equal(at_once.sequences[name], column), name
+    for name, column in one_by_one.steps.items():
+        assert np.array_equal(at_once.steps[name], column), name
+    assert at_once.refused == one_by_one.refused
+    # NaN where nobody got a token: compared as text.
+    assert repr(at_once.summary()) == repr(one_by_one.summary())
+
+
+def test_most_steps_of_a_long_decode_are_skipped():
+    config = SchedulerConfig(max_num_seqs=4, max_num_batched_tokens=64, max_model_len=2048)
+    scheduled = []
+
+    class Counting(PerToken):
+        def step_ns(self, shape):
+            scheduled.append(shape)
+            return super().step_ns(shape)
+
+    log = Log()
+    asked = [asks(name, 10, 500) for name in range(4)]
+    result = simulate(config, Listed(asked), Counting(), num_blocks=400, step_listeners=(log,))
+    assert result.summary().num_steps == len(log.records) == len(scheduled) == 500
+    assert result.sequences["num_output_tokens"].tolist() == [500] * 4
