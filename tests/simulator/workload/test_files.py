@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from headway.simulator.workload import lengths
 from headway.simulator.workload.arrivals import ClosedLoop, Renewal
-from headway.simulator.workload.base import ClientRequest, Segment, Traffic, Workload
+from headway.simulator.workload.base import ClientRequest, Segment, Traffic
 from headway.simulator.workload.clients import Choice, Declared, Leaving, Prefixes, Turns
 from headway.simulator.workload.files import open_requests, write_requests
 from headway.simulator.workload.synthetic import Streams, Synthetic
 from headway.simulator.workload.traces.trace import Window
 from headway.simulator.workload.waits import SECOND, ExponentialWait, FixedWait
+from workload.strategies import all_requests
 
 DAYS_NS = 48 * 86_400 * SECOND
 SUFFIXES = [".jsonl", ".jsonl.gz", ".jsonl.zst"]
@@ -58,19 +59,6 @@ requests = st.builds(
 lists = st.lists(requests, min_size=1, max_size=8, unique_by=lambda r: r.request_id).map(
     lambda found: sorted(found, key=lambda request: request.arrival_ns)
 )
-
-
-def all_requests(workload: Workload) -> list[ClientRequest]:
-    """With what follows the answers, all of which come at once."""
-    traffic = workload.traffic()
-    found: list[ClientRequest] = []
-    for arrived in traffic.arrivals():
-        asking = [arrived]
-        while asking:
-            request = asking.pop()
-            found.append(request)
-            asking += traffic.follow_up(request, request.arrival_ns)
-    return found
 
 
 def renamed(found: list[ClientRequest]) -> list[ClientRequest]:

@@ -12,26 +12,9 @@ from hypothesis import strategies as st
 
 from headway.simulator.workload import lengths
 from headway.simulator.workload.lengths import LengthLaw
+from workload.strategies import laws
 
 UNIFORMS = (np.arange(100_000) + 0.5) / 100_000
-
-small = st.integers(1, 60)
-simple_laws = st.one_of(
-    small.map(lengths.fixed),
-    st.tuples(small, small).map(lambda pair: lengths.uniform(min(pair), max(pair))),
-    st.tuples(small, small).map(lambda pair: lengths.log_uniform(min(pair), max(pair))),
-    st.tuples(st.floats(1, 300), st.floats(1, 30)).map(lambda pair: lengths.spread(*pair)),
-    st.tuples(st.floats(1, 200), st.floats(0.1, 2)).map(
-        lambda pair: lengths.lognormal(*pair, 2, 300)
-    ),
-    st.lists(small, min_size=1, max_size=8).map(lengths.empirical),
-)
-laws = st.one_of(
-    simple_laws,
-    st.lists(st.tuples(st.floats(0.1, 9), simple_laws), min_size=1, max_size=3).map(
-        lengths.mixture
-    ),
-)
 
 
 def test_the_longest_of_a_static_batch() -> None:

@@ -235,7 +235,7 @@ class TestClosedLoop:
     def test_turns_first_then_the_next_session(self) -> None:
         workload = replace(self.WORKLOAD, turns=Turns(lengths.fixed(2)), num_requests=20)
         traffic = workload.traffic()
-        request = next(iter(traffic.arrivals()))
+        request, *_ = traffic.arrivals()
         ids = [request.request_id]
         while following := tuple(traffic.follow_up(request, request.arrival_ns + 1)):
             (request,) = following

@@ -16,7 +16,7 @@ from headway.simulator.workload.traces.open import open_trace
 from headway.simulator.workload.traces.sharegpt import read_share_gpt
 from headway.simulator.workload.traces.trace import Window
 from headway.simulator.workload.waits import FixedWait
-from tests.simulator.workload.test_files import all_requests
+from workload.strategies import all_requests
 
 AZURE_2023 = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:15:46.6805900,374,44
