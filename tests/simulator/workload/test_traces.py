@@ -220,7 +220,7 @@ class TestShareGpt:
     [
         ("", ": is empty"),
         ("a,b,c\n1,2,3\n", ":1: neither JSON lines"),
-        ("ContextTokens,GeneratedTokens\n", ":1: a azure trace has the column 'TIMESTAMP'"),
+        ("ContextTokens,GeneratedTokens\n", ":1: azure traces have a column 'TIMESTAMP'"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n", ": has no requests"),
         (AZURE_2023 + "2023-11-16 18:16:01,5\n", ":5: 2 cells for 3 columns"),
         (AZURE_2023 + "2023-11-16 18:16:01,5,x\n", ":5: 'x' is not a number of tokens"),
