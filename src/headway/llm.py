@@ -228,11 +228,13 @@ class LLM:
             self._engine.loop.turn()
 
     def _withdraw_unfinished(self, ids: Sequence[str]) -> None:
-        """Leave nothing behind when a run is cut short."""
+        """Leave nothing behind when a run is cut short, and the recording whole."""
         left = [i for i in ids if not self._collector.output(i).finished]
         self._inbox.commands += [Withdraw(request_id) for request_id in left]
         while self._inbox.commands:
             self._turn()
+        if self._engine.recording is not None:
+            self._engine.recording.flush()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 PLACE = re.compile(
-    r"`((?:tests|src|core|drive|engine|model|ops|text|server|insight|cli|native)/[\w./]*)(?::(\w+))?`"
+    r"`((?:tests|src|core|drive|engine|model|ops|text|server|insight|cli|native|simulator|replay)/[\w./]*)(?::(\w+))?`"
 )
 
 

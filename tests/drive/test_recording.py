@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from test_engine_loop import STEP_NS, ScriptedInbox, TimedExecutor
@@ -17,9 +19,12 @@ from headway.drive.ports import ResetPrefixCache, Submit, Withdraw
 from headway.drive.record import StepRecord
 from headway.drive.recorder import BlockNames, RecordedInbox, Recorder
 from headway.drive.recording import (
+    _KINDS,
+    VERSION,
     Arrival,
     CacheReset,
     EndedSequence,
+    FilledBlocks,
     QueuedSequence,
     RecordingHeader,
     RefusedRequest,
@@ -30,6 +35,7 @@ from headway.drive.recording import (
 )
 
 FIRST_TOKEN = 7_654_321  # no count and no time looks like these
+NEWER = "line 1: a recording of version 9; this Headway reads version 2"
 HEADER = RecordingHeader(start_ns=0, num_blocks=20, scheduler={"block_size": 4}, model={})
 WORD = "unspeakable"
 
@@ -156,10 +162,19 @@ def test_a_continued_conversation_is_found_by_the_blocks_of_the_output_before():
     ids = (*first.request.prompt_token_ids, *said, 1, 1, 1)
     again = Request(request_id="again", prompt_token_ids=ids, sampling=SamplingParams())
     lines, _ = record([(0, first), (10**9, Submit(again))])
-    [ended, _] = entries_of(lines, EndedSequence)
+    filled = [
+        name for f in entries_of(lines, FilledBlocks) if f.sequence_ids == (0,) for name in f.names
+    ]
     before, after = entries_of(lines, Arrival)
-    assert len(ended.output_blocks) == 2
-    assert after.prompt_blocks[:3] == before.prompt_blocks + ended.output_blocks
+    assert len(filled) == 2
+    assert after.prompt_blocks[:3] == (*before.prompt_blocks, *filled)
+
+
+def test_the_blocks_that_a_step_fills_follow_it_at_once_before_who_ended():
+    lines, _ = record([(0, request("a", 3, max_tokens=1)), (0, request("b", 3))])
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert kinds[kinds.index("step") :][:3] == ["step", "filled", "ended"]
+    assert entries_of(lines, FilledBlocks)[0].sequence_ids == (0, 1)
 
 
 def test_names_do_not_depend_on_how_the_tokens_come():
@@ -183,7 +198,9 @@ def test_a_file_may_hold_several_recordings_of_which_the_last_line_is_cut_off():
         (["{}", "{}"], "line 1: not a line of a recording"),
         ([write_line(CacheReset(at_ns=1))], "line 1: a recording begins with its header"),
         ([write_line(HEADER), "garbage", write_line(CacheReset(at_ns=1))], "line 2: "),
-        ([write_line(HEADER).replace('"version":1', '"version":9')], "of version 9; this reads"),
+        ([write_line(HEADER).replace('"version":2', '"version":9')], NEWER),
+        ([write_line(HEADER).replace('"version":2', '"version":9,"more":1')], NEWER),
+        ([write_line(HEADER), '{"kind":"cache_reset","at_ns":"x"}', "x"], "line 2: .*must be int"),
     ],
 )
 def test_what_is_no_recording_is_refused_with_its_place(lines, sentence):
@@ -199,3 +216,12 @@ def test_garbage_is_no_line(line):
 
 def test_the_header_is_json_that_people_can_read():
     assert json.loads(write_line(HEADER))["scheduler"] == {"block_size": 4}
+
+
+def test_every_kind_and_field_is_in_the_documents():
+    text = (Path(__file__).parents[2] / "docs" / "recording.md").read_text()
+    assert f"**version {VERSION}**" in text
+    for kind, entry in _KINDS.items():
+        section = text.partition(f"\n### `{kind}`\n")[2].partition("\n### ")[0]
+        missing = [f.name for f in fields(entry) if f"`{f.name}`" not in section]
+        assert not missing, f"docs/recording.md, {kind}: {missing}"

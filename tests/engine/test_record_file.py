@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from headway.drive.record import StepRecord
 from headway.drive.recorder import Recorder
@@ -18,7 +19,7 @@ from headway.engine.recording import RunningRecording
     [
         ("/nowhere/at/all.jsonl", "record: cannot write '/nowhere/at/all.jsonl': .*No such file"),
         ("/", "record: cannot write '/'"),
-        ("trace.jsonl.zst", "asks for compression, which Headway does not do"),
+        ("trace.jsonl.gz", "asks for gzip: name it .jsonl.zst or .jsonl"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_a_sentence_at_the_start(path: str, sentence: str) -> None:
@@ -55,6 +56,34 @@ def test_lines_reach_the_file_once_a_second(
     file.close()
     file.write("after the end")
     assert path.read_text() == "one\ntwo\nthree\n"
+
+
+def test_each_flush_is_a_zstd_frame_that_can_be_read_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl.zst"
+    for lines in (["one", "two"], ["three"]):
+        file = RecordFile(str(path))
+        for line in lines:
+            file.write(line)
+            file.flush()
+        file.close()
+    left, texts = path.read_bytes(), []
+    while left:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        texts.append(frame.decompress(left))
+        assert frame.eof
+        left = frame.unused_data
+    assert texts == [b"one\n", b"two\n", b"three\n"]
+
+
+def test_many_lines_are_not_kept_until_the_second_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_file, "_BUFFER_CHARS", 10)
+    path = tmp_path / "trace.jsonl"
+    file = RecordFile(str(path))
+    for _ in range(3):
+        file.write("12345")
+    assert path.read_text() == "12345\n12345\n"
 
 
 @pytest.mark.parametrize("how", ["write", "flush", "close"])

@@ -6,11 +6,15 @@ import json
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, fields
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from headway.core.events import Advanced, Event, Retired
+from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.step import Step
 from headway.core.stride import Stride
+
+_FINISHED = SequenceStatus.FINISHED
 
 
 class ChunkRecord(NamedTuple):
@@ -66,6 +70,7 @@ class StepRecord:
     preempted: tuple[PreemptionRecord, ...] = ()
     retired: tuple[RetirementRecord, ...] = ()
     outputs: tuple[OutputRecord, ...] = ()
+    parked: tuple[int, ...] = ()  # who ended in a static batch, to be told when it has drained
     blocker: str | None = None
     blocked_sequence_id: int | None = None
     error: str = ""
@@ -90,11 +95,10 @@ class StepRecord:
     def from_values(values: Any) -> StepRecord:
         """From its fields as JSON has them. Raises ValueError if they are something else."""
         try:
-            rows = {
-                name: tuple(row(*columns) for columns in values[name])
-                for name, row in _ROWS.items()
-            }
-            return StepRecord(**{**values, **rows})
+            if not all(type(values[name]) is int for name in ("index", "start_ns", "end_ns")):
+                raise TypeError("index, start_ns and end_ns must be whole numbers")
+            rows = {name: _rows(kind, values[name]) for name, kind in _ROWS.items()}
+            return StepRecord(**{**values, **rows, "parked": tuple(values["parked"])})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a step record: {error}") from error
 
@@ -111,12 +115,22 @@ _ROWS: dict[str, type[_Row]] = {
 }
 
 
+def _rows(kind: type[_Row], rows: list[list[Any]]) -> tuple[_Row, ...]:
+    """A day has hundreds of millions of them: no Python call for each."""
+    if not rows:
+        return ()
+    if set(map(len, rows)) != {len(kind._fields)}:
+        raise TypeError(f"{kind.__name__} has {len(kind._fields)} columns, not as in {rows}")
+    return tuple(map(tuple.__new__, repeat(kind), rows))
+
+
 def record_step(
     step: Step, outcome: Iterable[Event], *, start_ns: int, end_ns: int, error: str = ""
 ) -> StepRecord:
     """The record of a step and of the events that its completion (or failure) gave."""
     outcome = list(outcome)
     ended = [*step.retired, *(event for event in outcome if isinstance(event, Retired))]
+    retired = tuple(RetirementRecord(e.sequence_id, e.reason.value) for e in ended)
     return StepRecord(
         index=step.index,
         start_ns=start_ns,
@@ -132,12 +146,13 @@ def record_step(
             PreemptionRecord(e.sequence_id, e.beneficiary_id, e.num_lost_tokens)
             for e in step.preempted
         ),
-        retired=tuple(RetirementRecord(e.sequence_id, e.reason.value) for e in ended),
+        retired=retired,
         outputs=tuple(
             OutputRecord(e.sequence_id, len(e.token_ids))
             for e in outcome
             if isinstance(e, Advanced)
         ),
+        parked=_parked((chunk.sequence for chunk in step.chunks), retired),
         blocker=step.blocker.value if step.blocker else None,
         blocked_sequence_id=step.blocked_sequence_id,
         error=error,
@@ -156,15 +171,29 @@ def record_stride(
         for event in outcome
         if isinstance(event, Retired)
     )
+    parked = _parked(stride.sequences, ended)
     for number, end_ns in enumerate(ends_ns):
+        is_last = number == num_steps - 1
         yield StepRecord(
             index=stride.first_index + number,
             start_ns=start_ns,
             end_ns=end_ns,
             chunks=tuple(ChunkRecord(s, first + number, 1) for s, first in firsts),
-            retired=ended if number == num_steps - 1 else (),
+            retired=ended if is_last else (),
             outputs=outputs,
+            parked=parked if is_last else (),
             blocker=stride.blocker.value if stride.blocker else None,
             blocked_sequence_id=stride.blocked_sequence_id,
         )
         start_ns = end_ns
+
+
+def _parked(
+    sequences: Iterable[Sequence], retired: tuple[RetirementRecord, ...]
+) -> tuple[int, ...]:
+    """Those of a step that have ended and were not told so."""
+    finished = [s.sequence_id for s in sequences if s.status is _FINISHED]
+    if not finished:
+        return ()
+    told = {row.sequence_id for row in retired}
+    return tuple(sequence_id for sequence_id in finished if sequence_id not in told)

@@ -18,6 +18,7 @@ from headway.drive.recording import (
     CacheReset,
     EndedSequence,
     Entry,
+    FilledBlocks,
     QueuedSequence,
     RefusedRequest,
     Withdrawal,
@@ -61,8 +62,12 @@ class _Output:
 
     def __init__(self, names: BlockNames) -> None:
         self.names = names
-        self.blocks: list[str] = []
         self.num_tokens = 0
+
+
+def without_quotes(record: StepRecord) -> StepRecord:
+    """The record as it is written: the message of an error may quote what was computed."""
+    return replace(record, error="the step failed") if record.error else record
 
 
 class Recorder:
@@ -79,6 +84,7 @@ class Recorder:
         self._prompts: deque[tuple[str, BlockNames]] = deque()  # not answered yet, in order
         self._queued: tuple[str, BlockNames] = ("", BlockNames(b"", block_size))
         self._outputs: dict[int, _Output] = {}
+        self._filled: list[tuple[int, str]] = []  # blocks of outputs, not written yet
 
     def on_commands(self, commands: SequenceOf[Command], now_ns: int) -> None:
         self.write_steps()
@@ -98,13 +104,13 @@ class Recorder:
                     assert_never(command)
 
     def on_step(self, record: StepRecord) -> None:
-        # The message of an error may quote what was computed.
-        self._steps.append(replace(record, error="the step failed") if record.error else record)
+        self._steps.append(without_quotes(record))
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         self.write_steps()
         for event in events:
             self._fold(event)
+        self._write_filled()
 
     def _fold(self, event: Event) -> None:
         match event:
@@ -119,15 +125,15 @@ class Recorder:
             case Advanced(sequence_id, _, token_ids):
                 output = self._outputs[sequence_id]
                 output.num_tokens += len(token_ids)
-                output.blocks += output.names.push(token_ids)
+                self._filled += [(sequence_id, name) for name in output.names.push(token_ids)]
             case Retired() | Aborted():
+                self._write_filled()
                 output = self._outputs.pop(event.sequence_id)
                 self._note(
                     EndedSequence(
                         sequence_id=event.sequence_id,
                         reason=event.reason.value,
                         num_output_tokens=output.num_tokens,
-                        output_blocks=tuple(output.blocks),
                     )
                 )
 
@@ -145,6 +151,12 @@ class Recorder:
         for record in self._steps:
             self._note(record)
         self._steps.clear()
+
+    def _write_filled(self) -> None:
+        if self._filled:
+            sequence_ids, names = zip(*self._filled, strict=True)
+            self._note(FilledBlocks(sequence_ids=sequence_ids, names=names))
+            self._filled.clear()
 
     def _note(self, entry: Entry) -> None:
         self._write(write_line(entry))

@@ -1,20 +1,21 @@
 """A recording: what arrived and what was decided, as JSON lines without a word of anybody's text.
 
-A header, then entries in the order in which they happened. A file may hold several recordings, one
-for each start of the engine. Prompts are there as counts and as the salted names of their blocks,
-so that a replay finds the same prefixes in its cache and nobody finds the prompts.
+A header, then entries in the order in which they happened (docs/recording.md has every field). A
+file may hold several recordings, one for each start of the engine. Texts are there as counts and as
+the salted names of their blocks, so that a replay finds the same prefixes in its cache and nobody
+finds the texts. Whatever a recording is cut off at, what it has up to there is all there was.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headway.drive.record import StepRecord
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,17 +81,29 @@ class RefusedRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedSequence:
-    """`output_blocks`: names of the full blocks that end in its output, for later prompts."""
+class FilledBlocks:
+    """The latest step's tokens filled these blocks: ids of sequences, and the blocks' names."""
 
+    sequence_ids: tuple[int, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedSequence:
     sequence_id: int
     reason: str
     num_output_tokens: int
-    output_blocks: tuple[str, ...]
 
 
 Entry = (
-    Arrival | Withdrawal | CacheReset | QueuedSequence | RefusedRequest | EndedSequence | StepRecord
+    Arrival
+    | Withdrawal
+    | CacheReset
+    | QueuedSequence
+    | RefusedRequest
+    | FilledBlocks
+    | EndedSequence
+    | StepRecord
 )
 
 _KINDS: dict[str, type[Entry | RecordingHeader]] = {
@@ -100,6 +113,7 @@ _KINDS: dict[str, type[Entry | RecordingHeader]] = {
     "cache_reset": CacheReset,
     "queued": QueuedSequence,
     "refused": RefusedRequest,
+    "filled": FilledBlocks,
     "ended": EndedSequence,
     "step": StepRecord,
 }
@@ -110,6 +124,10 @@ _NAME_OF = {kind: name for name, kind in _KINDS.items()}
 class Recording:
     header: RecordingHeader
     entries: list[Entry] = field(default_factory=list)
+
+
+class OtherVersionError(ValueError):
+    """A recording that another version of this program wrote."""
 
 
 def write_line(entry: Entry | RecordingHeader) -> str:
@@ -125,42 +143,84 @@ def read_line(line: str) -> Entry | RecordingHeader:
         kind = _KINDS[values.pop("kind")]
         if kind is StepRecord:
             return StepRecord.from_values(values)
-        frozen: dict[str, Any] = {name: _frozen(value) for name, value in values.items()}
-        return kind(**frozen)
+        if kind is RecordingHeader:
+            _check_version(values["version"])
+        checked: dict[str, Any] = {n: _checked(kind, n, value) for n, value in values.items()}
+        return kind(**checked)
     except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
         raise ValueError(f"not a line of a recording: {error}") from error
 
 
-def read_recordings(lines: Iterable[str]) -> list[Recording]:
-    """All recordings of a file. The last line of each may be cut off: its engine was killed.
+def read_entries(lines: Iterable[str]) -> Iterator[RecordingHeader | Entry]:
+    """All entries of a file, as they are asked for; each recording begins with its header.
 
-    Raises ValueError, with the number of the line, for anything else that is not a recording.
+    The last line of a recording may be cut off, and is left out then: its engine was killed. Raises
+    ValueError, with the number of the line, for anything else that is not a recording.
     """
-    recordings: list[Recording] = []
+    has_begun = False
     cut_off: ValueError | None = None
     for number, line in enumerate(lines, 1):
+        if line.isspace() or not line:
+            continue
         try:
             entry = read_line(line)
+        except OtherVersionError as error:
+            raise ValueError(f"line {number}: {error}") from error
         except ValueError as error:
             if cut_off:
                 raise cut_off from error
             cut_off = ValueError(f"line {number}: {error}")
             continue
-        if isinstance(entry, RecordingHeader):
-            recordings.append(Recording(_checked(entry)))
-        elif cut_off or not recordings:
+        if not isinstance(entry, RecordingHeader) and (cut_off or not has_begun):
             raise cut_off or ValueError(f"line {number}: a recording begins with its header")
+        has_begun, cut_off = True, None
+        yield entry
+
+
+def read_recordings(lines: Iterable[str]) -> list[Recording]:
+    """All recordings of a file, in memory; raises ValueError as `read_entries` does."""
+    recordings: list[Recording] = []
+    for entry in read_entries(lines):
+        if isinstance(entry, RecordingHeader):
+            recordings.append(Recording(entry))
         else:
             recordings[-1].entries.append(entry)
-        cut_off = None
     return recordings
 
 
-def _checked(header: RecordingHeader) -> RecordingHeader:
-    if header.version != VERSION:
-        raise ValueError(f"a recording of version {header.version}; this reads version {VERSION}")
-    return header
+def _check_version(version: object) -> None:
+    if version != VERSION:
+        raise OtherVersionError(
+            f"a recording of version {version}; this Headway reads version {VERSION}: use the "
+            f"Headway that recorded it"
+        )
 
 
-def _frozen(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_HAS_TYPE: dict[str, Callable[[object], bool]] = {
+    "int": _is_count,
+    "int | None": lambda value: value is None or _is_count(value),
+    "str": lambda value: isinstance(value, str),
+    "bool": lambda value: isinstance(value, bool),
+    "tuple[str, ...]": lambda v: isinstance(v, tuple) and all(isinstance(i, str) for i in v),
+    "tuple[int, ...]": lambda value: isinstance(value, tuple) and all(map(_is_count, value)),
+    "Mapping[str, object]": lambda value: isinstance(value, dict),
+}
+_FIELD_CHECKS = {
+    (kind, f.name): (str(f.type), _HAS_TYPE[str(f.type)])
+    for kind in _KINDS.values()
+    if kind is not StepRecord
+    for f in fields(kind)
+}
+
+
+def _checked(kind: type[Entry | RecordingHeader], name: str, value: object) -> object:
+    """Lists become tuples. Raises TypeError for what is no such field."""
+    expected, has_type = _FIELD_CHECKS[kind, name]
+    value = tuple(value) if isinstance(value, list) else value
+    if not has_type(value):
+        raise TypeError(f"{name} must be {expected}, got {value!r}")
+    return value
