@@ -81,9 +81,9 @@ HEADWAY_INLINE void merge(RowSums& row, const RowSums& span, size_t head_dim) {
 }
 
 HEADWAY_INLINE void divide_by_total(const RowSums& row, size_t head_dim) {
-  const f32x16 total = broadcast(row.total);
+  const f32x16 factor = broadcast(1.0f / row.total);
   for (size_t d = 0; d < head_dim; d += kLanes) {
-    store(row.sums + d, load_f32(row.sums + d, head_dim - d, 0.0f) / total, head_dim - d);
+    store(row.sums + d, load_f32(row.sums + d, head_dim - d, 0.0f) * factor, head_dim - d);
   }
 }
 
