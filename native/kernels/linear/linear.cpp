@@ -96,11 +96,7 @@ void block(const LinearArgs& args, size_t row, size_t vector, Ahead ahead) {
     }
     x.move(Words::kParts);
   }
-  HEADWAY_UNROLL
-  for (size_t r = 0; r < R; ++r) {
-    HEADWAY_UNROLL
-    for (size_t v = 0; v < V; ++v) finish(args, row + r, (vector + v) * kLanes, sums[r][v]);
-  }
+  finish_block<R, V>(args, row, vector, sums);
 }
 
 template <class Words, size_t R>
