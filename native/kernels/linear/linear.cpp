@@ -15,7 +15,7 @@ namespace headway::HEADWAY_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr size_t kMaxRows = 12, kMaxVectors = kPanelsSideBySide * 2;
+constexpr size_t kMaxRows = 13, kMaxVectors = kPanelsSideBySide * 2;
 #else
 constexpr size_t kMaxRows = 4, kMaxVectors = 2;
 #endif
@@ -23,7 +23,7 @@ constexpr size_t kMaxRows = 4, kMaxVectors = 2;
 // How many vectors such a block has: the fewer rows, the more loads must be in flight.
 constexpr size_t wide_vectors(size_t rows) { return rows <= 2 ? kMaxVectors : kMaxVectors / 2; }
 constexpr size_t kManyVectors = kMaxVectors / 4 > 0 ? kMaxVectors / 4 : 1;
-constexpr size_t kBlocksToWiden = 6;  // from how many on the stores pay
+constexpr size_t kBlocksToWiden = 5;  // from how many on the stores pay
 
 template <class Words>
 const uint32_t* vector_start(const LinearArgs& args, size_t vector) {
@@ -150,6 +150,7 @@ struct WideningPanels {
   HEADWAY_MEMBER void step() { next.step(); }
 };
 
+// Each chunk's weights are widened once, into args.widened.
 [[maybe_unused]] void very_many_rows(const LinearArgs& args, Range rows, Range panels) {
   const size_t panel_words = args.steps * kPanelColumns * Bf16Widened::kVectors;
   LinearArgs wide = args;

@@ -50,8 +50,8 @@ inline constexpr size_t steps_of(size_t in_features, bool is_bf16) {
   return (pairs + kTileSteps - 1) / kTileSteps * kTileSteps;
 }
 
-// Very many rows share weights that one block of them widened: as many bytes of weights at a time, which is a
-// panel at least, to two words for one.
+// Very many rows share bfloat16 weights that the first block of them widened, two words for one: so many bytes
+// of weights at a time, or one panel if that is more.
 inline constexpr size_t kWidenedBytes = 192 * 1024;
 inline constexpr size_t widened_words(size_t steps) {
   return 2 * std::max(kWidenedBytes / sizeof(uint32_t), steps * kPanelColumns);

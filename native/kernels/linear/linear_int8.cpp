@@ -15,7 +15,7 @@ namespace headway::HEADWAY_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr size_t kMaxRows = 12, kFewRows = 6, kWideVectors = 8, kVectors = 2;
+constexpr size_t kMaxRows = 14, kFewRows = 6, kWideVectors = 8, kVectors = 2;
 #else
 constexpr size_t kMaxRows = 4, kFewRows = 2, kWideVectors = 2, kVectors = 1;
 #endif
