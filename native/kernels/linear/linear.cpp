@@ -144,7 +144,9 @@ struct WideningPanels {
     const u32x16 pairs = load_u32(at);
     uint32_t* wide = to + (at - from) * Bf16Widened::kVectors;
     HEADWAY_UNROLL
-    for (size_t part = 0; part < Bf16Parts::kParts; ++part) store(wide + part * kLanes, Bf16Parts::widened(pairs, part));
+    for (size_t part = 0; part < Bf16Parts::kParts; ++part) {
+      store(wide + part * kLanes, Bf16Parts::widened(pairs, part));
+    }
     next.word(at);
   }
   HEADWAY_MEMBER void step() { next.step(); }
