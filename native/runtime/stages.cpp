@@ -88,8 +88,11 @@ void LinearStage::compute(Range range, Range panels) const {
   if (weight_.format == WeightFormat::kInt8 || weight_.format == WeightFormat::kInt4) return compute_int8(range, panels);
   if (weight_.format == WeightFormat::kGrouped) return compute_grouped(range, panels);
   const bool is_bf16 = weight_.format == WeightFormat::kBf16;
-  const LinearArgs args{input_.words(), weight_.words, weight_.bias, out, rows,
-                        steps_of(weight_.in_features, is_bf16), weight_.out_features, accumulate, input_.stride()};
+  const size_t steps = steps_of(weight_.in_features, is_bf16);
+  thread_local AlignedBuffer<uint32_t> buffer;
+  uint32_t* widened = is_bf16 ? buffer.at_least(widened_words(steps)) : nullptr;
+  const LinearArgs args{input_.words(), weight_.words, weight_.bias, out, rows, steps, weight_.out_features, accumulate,
+                        input_.stride(), widened};
   (is_bf16 ? kernels_.linear_bf16 : kernels_.linear_f32)(args, range, panels);
 }
 
