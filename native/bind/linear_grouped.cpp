@@ -15,14 +15,6 @@ size_t format_of(const std::string& layout) {
   return *index;
 }
 
-size_t words_of(const GroupFormat& format, size_t out_features, size_t in_features) {
-  return panels_of(out_features) * format.panel_words(in_features);
-}
-
-size_t packed_grouped_words(const std::string& layout, size_t out_features, size_t in_features) {
-  return words_of(kGroupFormats[format_of(layout)], out_features, in_features);
-}
-
 void pack(Backend& backend, const std::string& layout, nb::handle numbers, nb::handle scales,
           const OptionalArray& minimums, nb::handle packed) {
   const size_t index = format_of(layout);
@@ -36,32 +28,15 @@ void pack(Backend& backend, const std::string& layout, nb::handle numbers, nb::h
   if (minimums) {
     offsets.emplace("minimums", *minimums, Kind::kUint16, std::initializer_list<Py_ssize_t>{extent(rows), groups});
   }
-  const ArrayView to("packed", packed, Kind::kInt32, {extent(words_of(format, rows, in_features))}, Access::kWrite);
+  const ArrayView to("packed", packed, Kind::kInt32, {extent(packed_words(layout, rows, in_features))}, Access::kWrite);
   const GroupedPackArgs args{index, from.as<const uint8_t>(), factors.as<const uint16_t>(),
                              offsets ? offsets->as<const uint16_t>() : nullptr, rows, in_features, to.as<uint32_t>()};
   const nb::gil_scoped_release unlocked;
   backend.pack_grouped(args);
 }
 
-void pack_int4(Backend& backend, nb::handle weight, nb::handle packed, nb::handle scales) {
-  const ArrayView from("weight", weight);
-  from.need_float();
-  from.need_shape({kAny, kAny});
-  const size_t words = words_of(kGroupFormats[kInt4MinimumFormat], from.size(0), from.size(1));
-  const ArrayView to("packed", packed, Kind::kInt32, {extent(words)}, Access::kWrite);
-  const ArrayView factors("scales", scales, Kind::kFloat32, {extent(from.size(0))}, Access::kWrite);
-  const Int4PackArgs args{from.as<void>(), from.is_bf16(),      from.size(0), from.size(1),
-                          to.as<uint32_t>(), factors.as<float>()};
-  const nb::gil_scoped_release unlocked;
-  backend.pack_int4(args);
-}
-
 }  // namespace
 
-void bind_linear_grouped(nb::module_& module, nb::class_<Backend>& backend) {
-  module.def("packed_grouped_words", packed_grouped_words, "32-bit words of a weight packed in such a layout.");
-  module.attr("LAYOUT_INT4") = kGroupFormats[kInt4MinimumFormat].layout;
-  backend.def("pack_linear_int4", pack_int4).def("pack_linear_grouped", pack);
-}
+void bind_linear_grouped(nb::class_<Backend>& backend) { backend.def("pack_linear_grouped", pack); }
 
 }  // namespace headway

@@ -6,7 +6,7 @@
 
 namespace headway {
 
-// The methods and names of products whose weights have a scale for each group.
-void bind_linear_grouped(nanobind::module_& module, nanobind::class_<Backend>& backend);
+// Packing of weights with a scale for each group.
+void bind_linear_grouped(nanobind::class_<Backend>& backend);
 
 }  // namespace headway

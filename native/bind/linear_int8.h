@@ -6,7 +6,7 @@
 
 namespace headway {
 
-// The int8 product's methods and names.
+// The methods and names of weights rounded to int8 or int4.
 void bind_linear_int8(nanobind::module_& module, nanobind::class_<Backend>& backend);
 
 }  // namespace headway

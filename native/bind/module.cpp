@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -51,7 +52,7 @@ void pack_linear(Backend& backend, nb::handle weight, bool to_bf16, nb::handle p
   const ArrayView from("weight", weight);
   from.need_float();
   from.need_shape({kAny, kAny});
-  const size_t words = packed_words(from.size(0), from.size(1), to_bf16 ? WeightFormat::kBf16 : WeightFormat::kF32);
+  const size_t words = packed_words(to_bf16 ? kLayoutBf16 : kLayoutF32, from.size(0), from.size(1));
   const ArrayView to("packed", packed, to_bf16 ? Kind::kUint16 : Kind::kFloat32,
                      {extent(to_bf16 ? 2 * words : words)}, Access::kWrite);
   const PackArgs args{from.as<void>(), from.is_bf16(), to_bf16, from.size(0), from.size(1), to.as<uint32_t>()};
@@ -220,12 +221,7 @@ NB_MODULE(_native, module) {
   module.def("available_isas", available_isas, "Instruction sets that this machine and build can run, best first.");
   module.def("known_isas", known_isas, "All names that a backend may be asked for, best first.");
   module.def("num_allowed_cpus", num_allowed_cpus, "Processors that this process may run on.");
-  module.def(
-      "packed_words",
-      [](size_t out_features, size_t in_features, bool is_bf16) {
-        return packed_words(out_features, in_features, is_bf16 ? WeightFormat::kBf16 : WeightFormat::kF32);
-      },
-      "32-bit words of a packed weight.");
+  module.def("packed_words", packed_words, "32-bit words of a weight [out_features, in_features] in a layout.");
   nb::class_<Backend> backend(module, "Backend");
   backend
       .def(nb::new_(&make_backend), nb::arg("isa"), nb::arg("num_threads"))
@@ -246,5 +242,5 @@ NB_MODULE(_native, module) {
   bind_linear_int8(module, backend);
   bind_program(module);
   bind_dequantize(module);
-  bind_linear_grouped(module, backend);
+  bind_linear_grouped(backend);
 }

@@ -15,9 +15,10 @@ WeightFormat format_of(std::string_view layout) {
   if (layout == kLayoutF32) return WeightFormat::kF32;
   if (layout == kLayoutBf16) return WeightFormat::kBf16;
   if (layout == kLayoutInt8) return WeightFormat::kInt8;
+  if (layout == kLayoutInt4) return WeightFormat::kInt4;
   if (group_format_of(layout)) return WeightFormat::kGrouped;
   fail("the weight is packed as '", layout, "', this backend reads '", kLayoutF32, "', '", kLayoutBf16, "', '",
-       kLayoutInt8, "' and those with groups");
+       kLayoutInt8, "', '", kLayoutInt4, "' and those with groups");
 }
 
 constexpr size_t kMaxFeatures = size_t{1} << 31;  // so that no number of words overflows
@@ -30,11 +31,23 @@ Kind kind_of(WeightFormat format) {
   }
 }
 
+size_t panel_words(std::string_view layout, size_t in_features) {
+  switch (format_of(layout)) {
+    case WeightFormat::kF32: return steps_of(in_features, false) * kPanelColumns;
+    case WeightFormat::kBf16: return steps_of(in_features, true) * kPanelColumns;
+    case WeightFormat::kInt8: return int8_panel_words(int8_groups_of(in_features));
+    case WeightFormat::kInt4: return int4_panel_words(in_features);
+    case WeightFormat::kGrouped: return kGroupFormats[*group_format_of(layout)].panel_words(in_features);
+  }
+  return 0;
+}
+
 }  // namespace
 
-size_t packed_words(size_t out_features, size_t in_features, WeightFormat format) {
-  if (format == WeightFormat::kInt8) return panels_of(out_features) * int8_panel_words(int8_groups_of(in_features));
-  return panels_of(out_features) * steps_of(in_features, format == WeightFormat::kBf16) * kPanelColumns;
+size_t packed_words(std::string_view layout, size_t out_features, size_t in_features) {
+  need(0 < out_features && out_features <= kMaxFeatures && 0 < in_features && in_features <= kMaxFeatures,
+       "a weight has 1 to ", kMaxFeatures, " rows and columns, got ", out_features, " and ", in_features);
+  return panels_of(out_features) * panel_words(layout, in_features);
 }
 
 WeightView::WeightView(nb::handle packed, const OptionalArray& scales, const OptionalArray& bias, size_t out_features,
@@ -46,17 +59,11 @@ WeightView::WeightView(nb::handle packed, const OptionalArray& scales, const Opt
       packed_("weight.data", packed),
       scales_("weight.scales", scales, out_features),
       bias_("weight.bias", bias, out_features) {
-  need(0 < out_features && out_features <= kMaxFeatures && 0 < in_features && in_features <= kMaxFeatures,
-       "a weight has 1 to ", kMaxFeatures, " rows and columns, got ", out_features, " and ", in_features);
+  const size_t words = packed_words(layout, out_features, in_features);
   packed_.need_kind(kind_of(format_));
-  packed_.need_shape({extent(format_ == WeightFormat::kBf16 ? 2 * num_words() : num_words())});
-  const bool has_whole_numbers = format_ == WeightFormat::kInt8 || format_ == WeightFormat::kGrouped;
+  packed_.need_shape({extent(format_ == WeightFormat::kBf16 ? 2 * words : words)});
+  const bool has_whole_numbers = format_ != WeightFormat::kF32 && format_ != WeightFormat::kBf16;
   need(!has_whole_numbers || scales_.data() != nullptr, "weight.scales must be given with '", layout, "', got None");
-}
-
-size_t WeightView::num_words() const {
-  if (group_format_) return panels_of(out_features_) * kGroupFormats[*group_format_].panel_words(in_features_);
-  return packed_words(out_features_, in_features_, format_);
 }
 
 LinearWeight WeightView::weight() const {

@@ -9,8 +9,8 @@
 
 namespace headway {
 
-// Of the formats that have one number for a whole matrix.
-size_t packed_words(size_t out_features, size_t in_features, WeightFormat format);
+// 32-bit words of a weight in this layout. Refuses layouts that there are not, and sizes whose words overflow.
+size_t packed_words(std::string_view layout, size_t out_features, size_t in_features);
 
 // Index into kGroupFormats.
 std::optional<size_t> group_format_of(std::string_view layout);
@@ -23,8 +23,6 @@ class WeightView {
   LinearWeight weight() const;
 
  private:
-  size_t num_words() const;
-
   std::optional<size_t> group_format_;
   WeightFormat format_;
   size_t out_features_, in_features_;

@@ -36,6 +36,7 @@ const KernelTable kernel_table = {
     .widen = widen,
     .narrow = narrow,
     .linear_int4 = linear_int4,
+    .linear_grouped4 = linear_grouped4,
     .linear_grouped8 = linear_grouped8,
     .quantize_int4 = quantize_int4,
     .quantize_grouped_row = quantize_grouped_row,

@@ -11,6 +11,7 @@
 #include "kernels/dequantize/dequantize.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/linear_grouped.h"
+#include "kernels/linear/linear_int4.h"
 #include "kernels/linear/linear_int8.h"
 #include "kernels/sample/sample.h"
 
@@ -89,7 +90,9 @@ struct KernelTable {
   size_t (*collect)(const SampleRow&, float least, float above, const Candidates& out);
   void (*widen)(const uint16_t* from, size_t count, float* to);
   void (*narrow)(const float* from, size_t count, uint16_t* to);
-  void (*linear_int4)(const GroupedLinearArgs&, Range rows, Range panels);
+  // `bytes`: room for those of int4_panels_at_once panels.
+  void (*linear_int4)(const Int8LinearArgs&, Range rows, Range panels, uint32_t* bytes);
+  void (*linear_grouped4)(const GroupedLinearArgs&, Range rows, Range panels);
   void (*linear_grouped8)(const GroupedLinearArgs&, Range rows, Range panels);
   void (*quantize_int4)(const float* rows, size_t num_rows, const Int4Rows& to);  // up to 16
   void (*quantize_grouped_row)(const float* x, size_t count, const GroupFormat&, const GroupedRows& rows, size_t row);
@@ -119,7 +122,8 @@ void bracket_masses(const SampleRow&, const BracketBounds&, double* masses);
 size_t collect(const SampleRow&, float least, float above, const Candidates& out);
 void widen(const uint16_t* from, size_t count, float* to);
 void narrow(const float* from, size_t count, uint16_t* to);
-void linear_int4(const GroupedLinearArgs&, Range rows, Range panels);
+void linear_int4(const Int8LinearArgs&, Range rows, Range panels, uint32_t* bytes);
+void linear_grouped4(const GroupedLinearArgs&, Range rows, Range panels);
 void linear_grouped8(const GroupedLinearArgs&, Range rows, Range panels);
 void quantize_int4(const float* rows, size_t num_rows, const Int4Rows& to);
 void quantize_grouped_row(const float* x, size_t count, const GroupFormat&, const GroupedRows& rows, size_t row);

@@ -21,6 +21,8 @@ void AttentionPlan::make(const AttentionArgs& args, std::span<const int32_t> chu
   items_.clear();
   split_items_.clear();
   tasks_.clear();
+  const size_t rows = chunk_starts.empty() ? 0 : static_cast<size_t>(chunk_starts.back()) * args.num_heads;
+  item_rows_ = std::clamp(rows / (num_threads * kTasksPerThread), kMaxItemRows / 2, kMaxItemRows);
   for (size_t sequence = 0; sequence + 1 < chunk_starts.size(); ++sequence) {
     add_chunk(sequence, static_cast<size_t>(chunk_starts[sequence]), static_cast<size_t>(chunk_starts[sequence + 1]));
   }
@@ -29,7 +31,7 @@ void AttentionPlan::make(const AttentionArgs& args, std::span<const int32_t> chu
 
 void AttentionPlan::add_chunk(size_t sequence, size_t begin, size_t end) {
   const size_t group = args_.num_heads / args_.num_kv_heads;
-  const size_t heads = std::min(group, kMaxItemRows), tokens = kMaxItemRows / heads;
+  const size_t heads = std::min(group, item_rows_), tokens = item_rows_ / heads;
   for (size_t token = begin; token < end; token += tokens) {
     const size_t count = std::min(tokens, end - token);
     const size_t first_span = first_visible(args_, token) / kSpanTokens;

@@ -34,6 +34,7 @@ class AttentionPlan {
   void count_waiting();
 
   AttentionArgs args_{};
+  size_t item_rows_ = 0;  // at most: fewer where threads would be left without items
   std::vector<AttentionItem> items_, split_items_;
   std::vector<Task> tasks_;
   AlignedBuffer<float> parts_;

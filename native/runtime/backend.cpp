@@ -34,7 +34,7 @@ void Backend::linear(const LinearCall& call) {
   pool_.run(std::span(stages).subspan(call.weight.format == WeightFormat::kF32 ? 1 : 0));
 }
 
-void Backend::pack_int8(const Int8PackArgs& args) {
+void Backend::pack_int8(const WholePackArgs& args) {
   const size_t panel_words = int8_panel_words(int8_groups_of(args.in_features));
   for_ranges(panels_of(args.out_features), args.in_features * kPanelColumns, [&](Range panels) {
     thread_local AlignedBuffer<int8_t> buffer;
@@ -47,7 +47,7 @@ void Backend::pack_int8(const Int8PackArgs& args) {
   });
 }
 
-void Backend::pack_int8_column(const Int8PackArgs& args, size_t column, int8_t* bytes) {
+void Backend::pack_int8_column(const WholePackArgs& args, size_t column, int8_t* bytes) {
   const size_t offset = column * args.in_features;
   const float* values = static_cast<const float*>(args.weight) + offset;
   if (args.from_bf16) {
@@ -125,24 +125,21 @@ void Backend::pack_grouped(const GroupedPackArgs& args) {
   });
 }
 
-void Backend::pack_int4(const Int4PackArgs& args) {
-  constexpr size_t kCost = 128;  // operations for each element
+void Backend::pack_int4(const WholePackArgs& args) {
+  constexpr size_t kCost = 192;  // operations for each element
   for_ranges(panels_of(args.out_features), kCost * args.in_features * kPanelColumns, [&](Range panels) {
     for (size_t panel = panels.begin; panel < panels.end; ++panel) pack_int4_panel(args, panel);
   });
 }
 
-void Backend::pack_int4_panel(const Int4PackArgs& args, size_t panel) {
+void Backend::pack_int4_panel(const WholePackArgs& args, size_t panel) {
   thread_local AlignedBuffer<float> wide;
-  thread_local AlignedBuffer<uint8_t> numbers;
-  thread_local AlignedBuffer<uint16_t> halves;
+  thread_local AlignedBuffer<uint8_t> bytes;
   constexpr size_t kRows = 16;  // at a time
   const size_t width = args.in_features, first = panel * kPanelColumns;
-  const size_t count = std::min(kPanelColumns, args.out_features - first);
-  const GroupFormat& format = kGroupFormats[kInt4MinimumFormat];
-  const size_t groups = format.groups_of(width);
-  uint8_t* all = numbers.at_least(kPanelColumns * width);
-  uint16_t *scales = halves.at_least(2 * kPanelColumns * groups), *minimums = scales + kPanelColumns * groups;
+  const size_t count = std::min(kPanelColumns, args.out_features - first), groups = int4_groups_of(width);
+  uint8_t* numbers = bytes.at_least(kPanelColumns * (width + 2 * groups));
+  uint8_t *scales = numbers + kPanelColumns * width, *minimums = scales + kPanelColumns * groups;
   for (size_t row = 0; row < count; row += kRows) {
     const size_t offset = (first + row) * width, rows = std::min(kRows, count - row);
     const float* values = static_cast<const float*>(args.weight) + offset;
@@ -151,11 +148,11 @@ void Backend::pack_int4_panel(const Int4PackArgs& args, size_t panel) {
       kernels_.widen(static_cast<const uint16_t*>(args.weight) + offset, rows * width, to);
       values = to;
     }
-    kernels_.quantize_int4(values, rows, {width, all + row * width, scales + row * groups, minimums + row * groups,
-                                          args.factors + first + row});
+    kernels_.quantize_int4(values, rows, {width, numbers + row * width, scales + row * groups, minimums + row * groups,
+                                          args.scales + first + row});
   }
-  pack_grouped_panel({kInt4MinimumFormat, all, scales, minimums, count, width,
-                      args.packed + panel * format.panel_words(width)}, 0);
+  headway::pack_int4_panel({width, numbers, scales, minimums, nullptr}, count,
+                           args.packed + panel * int4_panel_words(width));
 }
 
 }  // namespace headway

@@ -19,7 +19,8 @@ struct LinearCall {
   bool accumulate;
 };
 
-struct Int8PackArgs {
+// Of a weight to be rounded to int8 or int4.
+struct WholePackArgs {
   const void* weight;  // [out_features][in_features] float32 or bfloat16
   bool from_bf16;
   size_t out_features, in_features;
@@ -48,7 +49,7 @@ class Backend {
 
   void pack(const PackArgs& args);
   void linear(const LinearCall& call);
-  void pack_int8(const Int8PackArgs& args);
+  void pack_int8(const WholePackArgs& args);
   void embed(const EmbedArgs& args, size_t rows);
   void rms_norm(const RmsNormArgs& args, size_t rows);
   void silu_mul(const SiluMulArgs& args, size_t rows);
@@ -60,7 +61,7 @@ class Backend {
   void widen(const uint16_t* from, size_t count, float* to);
   void narrow(const float* from, size_t count, uint16_t* to);
   void pack_grouped(const GroupedPackArgs& args);
-  void pack_int4(const Int4PackArgs& args);
+  void pack_int4(const WholePackArgs& args);
 
  private:
   // function(Range) over pieces of [0, count), each worth a thread's while at `cost` operations an
@@ -69,8 +70,8 @@ class Backend {
   void for_ranges(size_t count, size_t cost, const Function& function);
   template <class RowStageType, class Args>
   void run_rows(const Args& args, size_t rows);
-  void pack_int8_column(const Int8PackArgs& args, size_t column, int8_t* bytes);
-  void pack_int4_panel(const Int4PackArgs& args, size_t panel);
+  void pack_int8_column(const WholePackArgs& args, size_t column, int8_t* bytes);
+  void pack_int4_panel(const WholePackArgs& args, size_t panel);
   void sample_row(const SampleCall& call, size_t row);
 
   const IsaChoice& isa_;

@@ -26,7 +26,7 @@ void LinearInput::shape_whole_numbers(const LinearWeight& weight, size_t rows) {
   const size_t places = int8_row_places(rows), parts = places * int8_groups_of(in_features_);
   int8_t* bytes = bytes_.at_least(parts * kInt8Group);
   float* scales = scales_.at_least(parts);
-  if (format_ == WeightFormat::kInt8) {
+  if (format_ != WeightFormat::kGrouped) {
     int8_ = {bytes, scales, starts_.at_least(parts), places};
   } else {
     const size_t groups = places * kGroupFormats[weight.group_format].groups_of(in_features_);
@@ -40,7 +40,8 @@ void LinearInput::put(size_t row) {
   switch (format_) {
     case WeightFormat::kF32: return;
     case WeightFormat::kBf16: return put_bf16(row);
-    case WeightFormat::kInt8: return kernels_->quantize_row(x, in_features_, int8_, row);
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt4: return kernels_->quantize_row(x, in_features_, int8_, row);
     case WeightFormat::kGrouped:
       return kernels_->quantize_grouped_row(x, in_features_, kGroupFormats[group_format_], grouped_, row);
   }

@@ -6,7 +6,7 @@
 
 namespace headway {
 
-enum class WeightFormat { kF32, kBf16, kInt8, kGrouped };
+enum class WeightFormat { kF32, kBf16, kInt8, kInt4, kGrouped };
 
 struct LinearWeight {
   WeightFormat format;

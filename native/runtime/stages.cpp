@@ -39,6 +39,7 @@ void PickRowsStage::compute(Range range) {
 size_t LinearStage::panel_words() const {
   if (weight_.format == WeightFormat::kGrouped) return group_format().panel_words(weight_.in_features);
   if (weight_.format == WeightFormat::kInt8) return int8_panel_words(int8_groups_of(weight_.in_features));
+  if (weight_.format == WeightFormat::kInt4) return int4_panel_words(weight_.in_features);
   return steps_of(weight_.in_features, weight_.format == WeightFormat::kBf16) * kPanelColumns;
 }
 
@@ -69,7 +70,10 @@ void LinearStage::compute_int8(Range range, Range panels) const {
   const Int8Rows& x = input_.int8_rows();
   const Int8LinearArgs args{input_.words(), x.scales, x.starts, weight_.words, weight_.scales, weight_.bias, out,
                             x.rows, int8_groups_of(weight_.in_features), weight_.out_features, accumulate};
-  kernels_.linear_int8(args, range, panels);
+  if (weight_.format == WeightFormat::kInt8) return kernels_.linear_int8(args, range, panels);
+  thread_local AlignedBuffer<uint32_t> bytes;
+  const size_t words = int4_panels_at_once(args.groups) * int8_panel_words(args.groups);
+  kernels_.linear_int4(args, range, panels, bytes.at_least(words));
 }
 
 void LinearStage::compute_grouped(Range range, Range panels) const {
@@ -77,15 +81,18 @@ void LinearStage::compute_grouped(Range range, Range panels) const {
   const GroupedLinearArgs args{weight_.group_format, input_.words(), x.scales, x.starts, x.sums, weight_.words,
                                weight_.scales, weight_.bias, out, x.rows,
                                group_format().groups_of(weight_.in_features), weight_.out_features, accumulate};
-  (group_format().bits == 4 ? kernels_.linear_int4 : kernels_.linear_grouped8)(args, range, panels);
+  (group_format().bits == 4 ? kernels_.linear_grouped4 : kernels_.linear_grouped8)(args, range, panels);
 }
 
 void LinearStage::compute(Range range, Range panels) const {
-  if (weight_.format == WeightFormat::kInt8) return compute_int8(range, panels);
+  if (weight_.format == WeightFormat::kInt8 || weight_.format == WeightFormat::kInt4) return compute_int8(range, panels);
   if (weight_.format == WeightFormat::kGrouped) return compute_grouped(range, panels);
   const bool is_bf16 = weight_.format == WeightFormat::kBf16;
-  const LinearArgs args{input_.words(), weight_.words, weight_.bias, out, rows,
-                        steps_of(weight_.in_features, is_bf16), weight_.out_features, accumulate, input_.stride()};
+  const size_t steps = steps_of(weight_.in_features, is_bf16);
+  thread_local AlignedBuffer<uint32_t> buffer;
+  uint32_t* widened = is_bf16 ? buffer.at_least(widened_words(steps)) : nullptr;
+  const LinearArgs args{input_.words(), weight_.words, weight_.bias, out, rows, steps, weight_.out_features, accumulate,
+                        input_.stride(), widened};
   (is_bf16 ? kernels_.linear_bf16 : kernels_.linear_f32)(args, range, panels);
 }
 

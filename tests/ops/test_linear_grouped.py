@@ -1,4 +1,4 @@
-"""Weights with a scale for each group: everywhere the bits of the twin; how well int4 fits."""
+"""Weights with a scale for each group: everywhere the bits of the twin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from headway.ops import catalog
 from headway.ops.grouped import FORMATS
 from headway.ops.interface import GroupedWeight
-from headway.ops.reference.int4 import quantize
 from tests.ops.comparing import assert_same_bits
 from tests.ops.grouping import random_weight, values_of
 
@@ -18,10 +17,7 @@ SHAPES = ((1, 1), (33, 3), (96, 64), (31, 65), (289, 131), (64, 1000), (70, 96))
 
 
 def product(ops, weight, x, bias=None, before=None):
-    if isinstance(weight, GroupedWeight):
-        packed = ops.pack_grouped(weight, bias)
-    else:
-        packed = ops.pack_linear(weight, bias, "int4")
+    packed = ops.pack_grouped(weight, bias)
     out = np.zeros((len(x), packed.out_features), np.float32) if before is None else before.copy()
     ops.linear(x, packed, out, accumulate=before is not None)
     return out
@@ -69,58 +65,6 @@ def test_the_largest_sums_and_the_smallest_scales(ops, twin, name):
     result = product(ops, weight, x)
     assert_same_bits(result, product(twin, weight, x))
     np.testing.assert_allclose(result, x @ values_of(weight).T, rtol=1e-5)
-
-
-def odd_rows(rng, n, k):
-    """Rows of nothing, of one value, of very small, very large, very different and no numbers."""
-    rows = catalog.normal(rng, n, k)
-    rows[3], rows[4] = 0, rows[4] * np.float32(1e-37)
-    rows[5] = np.sign(rows[5]) * np.float32(3e38)
-    rows[6, 0], rows[7] = np.nan, 0.25
-    rows[8] = rows[8] * np.exp2(rng.integers(-60, 60, k).astype(np.float32))
-    rows[9, 1] = -np.inf
-    return rows
-
-
-@pytest.mark.parametrize(("n", "k"), [(33, 3), (31, 65), (289, 131), (64, 1000)])
-def test_int4_packs_as_its_twin_does(ops, twin, rng, n, k):
-    rows = odd_rows(rng, n, k)
-    packed, expected = ops.pack_linear(rows, None, "int4"), twin.pack_linear(rows, None, "int4")
-    assert packed.dtype == expected.dtype == "int4/group32-minimum"
-    assert_same_bits(packed.scales, expected.scales)
-    assert_same_bits(packed.data, ops.pack_grouped(expected.grouped, None).data)
-    x = catalog.normal(rng, 3, k)
-    assert_same_bits(product(ops, rows, x), product(twin, rows, x))
-
-
-def test_a_bfloat16_weight_packs_as_its_float32_values_do(ops, rng):
-    rounded = catalog.to_bf16(catalog.normal(rng, 40, 70))
-    narrow = ops.pack_linear(rounded, None, "int4")
-    wide = ops.pack_linear(catalog.as_float32(rounded), None, "int4")
-    assert_same_bits(narrow.data, wide.data)
-    assert_same_bits(narrow.scales, wide.scales)
-
-
-def test_int4_keeps_what_fits_and_no_more_error_than_plain_rounding(rng):
-    steps = rng.integers(0, 16, (5, 64)).astype(np.float32)
-    steps[:, ::32], steps[:, 1::32] = 0, 15
-    exact = steps * 0.25 - 1.5
-    np.testing.assert_allclose(values_of(quantize(exact)), exact, rtol=0, atol=1e-3)
-    rows = catalog.normal(rng, 20, 320)
-    groups = rows.reshape(20, -1, 32)
-    least, most = groups.min(2, keepdims=True), groups.max(2, keepdims=True)
-    step = (most - least) / 15
-    plain = ((least + np.rint((groups - least) / step) * step) - groups) ** 2
-    found = (values_of(quantize(rows)) - rows) ** 2
-    assert found.sum() < 0.93 * plain.sum()
-
-
-def test_int4_rows_without_numbers_stay_alone(any_ops, rng):
-    rows, x = odd_rows(rng, 40, 70), catalog.normal(rng, 2, 70)
-    found = product(any_ops, rows, x)
-    assert np.isnan(found[:, [6, 9]]).all()
-    assert not found[:, 3].any()
-    assert not np.isnan(np.delete(found, [6, 9], axis=1)).any()
 
 
 BAD = {

@@ -19,6 +19,12 @@ def product(ops, x, weight):
     return out
 
 
+def total(ops, x, weight, before):
+    out = before.copy()
+    ops.linear(np.ascontiguousarray(x), weight, out, accumulate=True)
+    return out
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("n", "k"), SHAPES)
 def test_rows_are_the_same_at_every_m(any_ops, rng, n, k, dtype):
@@ -28,6 +34,30 @@ def test_rows_are_the_same_at_every_m(any_ops, rng, n, k, dtype):
     for m in (2, 3, 4, 5, 7, 11, 12, 13, 15, 16, 17, 24, 25, 31, 32, 33, 48, 63, 64, 65, 70):
         assert_same_bits(product(any_ops, x[:m], weight), alone[:m])
         assert_same_bits(product(any_ops, x[70 - m :], weight), alone[70 - m :])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [64, 90])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_rows_are_added_the_same_at_every_m(any_ops, rng, n, has_bias, dtype):
+    bias = catalog.normal(rng, n) if has_bias else None
+    weight = any_ops.pack_linear(catalog.normal(rng, n, 40), bias, dtype)
+    x, before = catalog.normal(rng, 70, 40), catalog.normal(rng, 70, n)
+    alone = np.concatenate(
+        [total(any_ops, x[row, None], weight, before[row, None]) for row in range(70)]
+    )
+    assert_same_bits(alone, before + product(any_ops, x, weight))
+    for m in (2, 4, 7, 12, 13, 24, 61, 70):
+        assert_same_bits(total(any_ops, x[:m], weight, before[:m]), alone[:m])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_are_the_same_where_a_panel_is_larger_than_a_chunk(ops, rng, dtype):
+    weight = ops.pack_linear(catalog.normal(rng, 70, 7000), None, dtype)
+    x = catalog.normal(rng, 73, 7000)
+    whole = product(ops, x, weight)
+    for rows in ([0], [72], slice(3, 10), slice(11, 42)):
+        assert_same_bits(product(ops, x[rows], weight), whole[rows])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

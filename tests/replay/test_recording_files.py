@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -106,3 +109,36 @@ def test_a_newer_recording_is_refused_with_file_and_line(tmp_path: Path) -> None
     path.write_bytes(TEXT + HEADER.replace('"version":2', '"version":3').encode())
     with pytest.raises(ValueError, match=r"day\.jsonl: line 402: a recording of version 3; this"):
         load_recordings(path)
+
+
+WRITER = """
+import sys
+from headway.engine import record_file
+record_file._FLUSH_NS = 20_000_000
+file = record_file.RecordFile(sys.argv[1])
+number = 0
+while True:
+    file.write(str(number))
+    number += 1
+"""
+
+
+@pytest.mark.parametrize("name", ["day.jsonl", "day.jsonl.zst"])
+def test_a_killed_engine_leaves_all_but_its_last_flush(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    for _ in range(2):
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(path)]) as writer:
+            size = path.stat().st_size if path.exists() else 0
+            deadline = time.monotonic() + 30
+            while (not path.exists() or path.stat().st_size <= size) and writer.poll() is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+            time.sleep(0.1)
+            writer.kill()
+    lines = list(read_lines(path))
+    again = lines.index("0", 1)
+    first, second = lines[:again], lines[again:]
+    for numbers in (first, second):
+        whole = [line for line in numbers if line][:-1]  # the last may be cut off
+        assert len(whole) > 1000
+        assert whole == [str(number) for number in range(len(whole))]

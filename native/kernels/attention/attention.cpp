@@ -1,6 +1,6 @@
 // Rows that share keys are computed together, so that a tile is read once for all of them. Of a tile
 // that a row sees only in part, what it must not see is never added, as it may be anything, NaN
-// included: its scores are masked, its values zero in a copy of the tile.
+// included: its scores are masked, its values left out, or zero in a copy where they come in pairs.
 //
 // Few rows, a decode: memory is the wall. Words are widened in registers and asked for ahead of time.
 // Many rows, a prefill: tiles are widened once into a buffer, and all blocks of rows multiply those.
@@ -25,6 +25,8 @@ constexpr size_t kRowsAtOnce = 2, kTilesAtOnce = 1, kValueVectors = 1;
 #endif
 constexpr size_t kGroupTiles = 4;  // widened together: they stay in the nearest cache
 constexpr size_t kMaxTileWords = kTileTokens * kMaxHeadDim;
+// Of a row's scores; a power of two would crowd them into a few sets of the nearest cache.
+constexpr size_t kScoreStride = kSpanTokens + kTileTokens;
 
 // Widened words, where widening is what a product of them costs.
 template <class Words>
@@ -35,7 +37,7 @@ using WideWords = std::conditional_t<kWidens<Words>, F32Words, Words>;
 // Buffers of the rows of an item. A row has kSpanTokens scores, and then weights in their place.
 struct Buffers {
   alignas(64) uint32_t queries[kMaxItemRows * kMaxHeadDim];
-  alignas(64) float scores[kMaxItemRows * kSpanTokens];
+  alignas(64) float scores[kMaxItemRows * kScoreStride];
   alignas(64) float sums[kMaxItemRows * kMaxHeadDim];
   alignas(64) uint32_t wide[kGroupTiles * kMaxTileWords];
   alignas(64) uint32_t cut[kMaxTileWords];
@@ -61,7 +63,7 @@ HEADWAY_INLINE void score(const Buffers& buffers, size_t row, Tiles tiles, f32x1
     HEADWAY_UNROLL
     for (size_t t = 0; t < T; ++t) {
       keys[t] = load_u32(at[t] + step * kTileTokens);
-      tiles.ask(t, step * kTileTokens);
+      tiles.ask(t, T, step * kTileTokens);
     }
     HEADWAY_UNROLL
     for (size_t part = 0; part < Words::kParts; ++part) {
@@ -76,7 +78,7 @@ HEADWAY_INLINE void score(const Buffers& buffers, size_t row, Tiles tiles, f32x1
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
     HEADWAY_UNROLL
-    for (size_t t = 0; t < T; ++t) store(scores + r * kSpanTokens + t * kTileTokens, sums[r][t] * scale);
+    for (size_t t = 0; t < T; ++t) store(scores + r * kScoreStride + t * kTileTokens, sums[r][t] * scale);
   }
 }
 
@@ -93,7 +95,7 @@ HEADWAY_INLINE void score_tiles(const Buffers& buffers, size_t row, Tiles tiles,
 // Scores of the rows of a block, for `count` tiles, the first of which is the span's `tile`.
 template <class Words, class Tiles>
 void score_block(Buffers& buffers, Range rows, Tiles tiles, size_t tile, size_t count, float scale) {
-  float* scores = buffers.scores + rows.begin * kSpanTokens + tile * kTileTokens;
+  float* scores = buffers.scores + rows.begin * kScoreStride + tile * kTileTokens;
   with_count<kRowsAtOnce>(rows.end - rows.begin, [&](auto number) __attribute__((always_inline)) {
     score_tiles<Words, decltype(number)::value, kTilesAtOnce>(buffers, rows.begin, tiles, count, broadcast(scale),
                                                               scores);
@@ -124,12 +126,12 @@ void weigh(Visible visible, size_t start, float* scores, float& largest, float& 
   total = sum_lanes(sum);
 }
 
-// sums += weights * values of tiles in order; V vectors from dimension d on.
+// sums += weights * values of the same words of some tiles in order; V vectors from dimension d on.
 template <class Words, size_t R, size_t V, class Tiles, class Load>
-HEADWAY_INLINE void add_values(Buffers& buffers, size_t row, Tiles tiles, size_t tile, size_t count, size_t d,
+HEADWAY_INLINE void add_values(Buffers& buffers, size_t row, Tiles tiles, Range range, Range words, size_t d,
                                const Load& load) {
   constexpr size_t kTileWords = kTileTokens / Words::kPerWord;
-  const uint32_t* weights = reinterpret_cast<const uint32_t*>(buffers.scores) + row * kSpanTokens;
+  const uint32_t* weights = reinterpret_cast<const uint32_t*>(buffers.scores) + row * kScoreStride;
   float* place = buffers.sums + row * buffers.sum_floats + d;
   f32x16 sums[R][V];
   HEADWAY_UNROLL
@@ -137,16 +139,16 @@ HEADWAY_INLINE void add_values(Buffers& buffers, size_t row, Tiles tiles, size_t
     HEADWAY_UNROLL
     for (size_t v = 0; v < V; ++v) sums[r][v] = load_f32(place + r * buffers.sum_floats + v * kLanes);
   }
-  for (size_t i = 0; i < count; ++i) {
-    const uint32_t* from = tiles.tiles[i];
-    const uint32_t* weight = weights + (tile + i) * kTileWords * Words::kParts;
-    for (size_t word = 0; word < kTileWords; ++word, weight += Words::kParts) {
+  for (size_t tile = range.begin; tile < range.end; ++tile, ++tiles.tiles) {
+    const uint32_t* from = *tiles.tiles;
+    const uint32_t* weight = weights + (tile * kTileWords + words.begin) * Words::kParts;
+    for (size_t word = words.begin; word < words.end; ++word, weight += Words::kParts) {
       u32x16 values[V];
       HEADWAY_UNROLL
       for (size_t v = 0; v < V; ++v) {
         const size_t at = word * buffers.head_dim + d + v * kLanes;
         values[v] = load(from + at);
-        tiles.ask(i, at);
+        tiles.ask(0, 1, at);
       }
       HEADWAY_UNROLL
       for (size_t part = 0; part < Words::kParts; ++part) {
@@ -154,7 +156,7 @@ HEADWAY_INLINE void add_values(Buffers& buffers, size_t row, Tiles tiles, size_t
         for (size_t r = 0; r < R; ++r) {
           HEADWAY_UNROLL
           for (size_t v = 0; v < V; ++v)
-            sums[r][v] = Words::multiply_add(sums[r][v], weight + r * kSpanTokens, values[v], part);
+            sums[r][v] = Words::multiply_add(sums[r][v], weight + r * kScoreStride, values[v], part);
         }
       }
     }
@@ -166,9 +168,9 @@ HEADWAY_INLINE void add_values(Buffers& buffers, size_t row, Tiles tiles, size_t
   }
 }
 
-// `count` tiles that all the rows see whole, the first of which is the span's `tile`.
+// The same words of the span's tiles in `range`, all of which all the rows see.
 template <class Words, class Tiles>
-void add_whole(Buffers& buffers, Range rows, Tiles tiles, size_t tile, size_t count) {
+void add_words(Buffers& buffers, Range rows, Tiles tiles, Range range, Range words) {
   const size_t head_dim = buffers.head_dim;
   const auto load = [](const uint32_t* at) __attribute__((always_inline)) { return load_u32(at); };
   const auto load_rest = [=](const uint32_t* at) __attribute__((always_inline)) {
@@ -178,65 +180,18 @@ void add_whole(Buffers& buffers, Range rows, Tiles tiles, size_t tile, size_t co
     constexpr size_t R = decltype(number)::value;
     size_t d = 0;
     for (; d + kValueVectors * kLanes <= head_dim; d += kValueVectors * kLanes) {
-      add_values<Words, R, kValueVectors>(buffers, rows.begin, tiles, tile, count, d, load);
+      add_values<Words, R, kValueVectors>(buffers, rows.begin, tiles, range, words, d, load);
     }
     for (; d + kLanes <= head_dim; d += kLanes) {
-      add_values<Words, R, 1>(buffers, rows.begin, tiles, tile, count, d, load);
+      add_values<Words, R, 1>(buffers, rows.begin, tiles, range, words, d, load);
     }
-    if (d < head_dim) add_values<Words, R, 1>(buffers, rows.begin, tiles, tile, count, d, load_rest);
+    if (d < head_dim) add_values<Words, R, 1>(buffers, rows.begin, tiles, range, words, d, load_rest);
   });
 }
 
-// The words of a value tile, with zeros where the row sees nothing.
-template <class Words>
-void copy_visible(const uint32_t* tile, size_t from, Visible visible, size_t head_dim, uint32_t* to) {
-  for (size_t word = 0; word < kTileTokens / Words::kPerWord; ++word) {
-    const size_t position = from + word * Words::kPerWord, last = position + Words::kPerWord - 1;
-    uint32_t mask = visible.first <= last && position <= visible.last ? ~0u : 0;
-    if (visible.first > position) mask &= 0xFFFF0000u;  // the first of a pair is the low half
-    if (visible.last < last) mask &= 0x0000FFFFu;
-    for (size_t d = 0; d < head_dim; ++d) to[word * head_dim + d] = tile[word * head_dim + d] & mask;
-  }
-}
-
-// A tile that the rows of a block do not all see whole: token by token.
 template <class Words, class Tiles>
-void add_ragged(const ItemRows& item, Buffers& buffers, Range rows, const Span& span, Tiles tiles, size_t tile) {
-  for (size_t begin = rows.begin; begin < rows.end;) {
-    const size_t token = begin / item.num_heads, after = (token + 1) * item.num_heads;
-    const size_t end = after < rows.end ? after : rows.end;
-    const Visible visible = item.visible[token];
-    const Range seen = seen_tiles(visible, span.start), whole = whole_tiles(visible, span.start);
-    if (whole.begin <= tile && tile < whole.end) {
-      add_whole<Words>(buffers, {begin, end}, tiles, tile, 1);
-    } else if (seen.begin <= tile && tile < seen.end) {
-      copy_visible<Words>(tiles.tiles[0], span.start + tile * kTileTokens, visible, item.head_dim, buffers.cut);
-      const uint32_t* cut = buffers.cut;
-      add_whole<Words>(buffers, {begin, end}, Cached{&cut}, tile, 1);
-    }
-    begin = end;
-  }
-}
-
-// Values of the tiles of a span, or of some of them, for the rows of a block.
-template <class Words, class Tiles>
-void add_block(const ItemRows& item, Buffers& buffers, Range rows, const Span& span, Tiles tiles, Range range) {
-  const Range early = whole_tiles(item.of_row(rows.begin), span.start);
-  const Range late = whole_tiles(item.of_row(rows.end - 1), span.start);
-  size_t tile = range.begin;
-  while (tile < range.end) {
-    // both see it whole, so all between do
-    size_t end = early.end < late.end ? early.end : late.end;
-    const size_t begin = early.begin > late.begin ? early.begin : late.begin;
-    end = end < range.end ? end : range.end;
-    if (begin <= tile && tile < end) {
-      add_whole<Words>(buffers, rows, tiles, tile, end - tile);
-      tiles.tiles += end - tile, tile = end;
-    } else {
-      add_ragged<Words>(item, buffers, rows, span, tiles, tile);
-      ++tiles.tiles, ++tile;
-    }
-  }
+HEADWAY_INLINE void add_whole(Buffers& buffers, Range rows, Tiles tiles, Range range) {
+  add_words<Words>(buffers, rows, tiles, range, {0, kTileTokens / Words::kPerWord});
 }
 
 // Pairs of bfloat16 in rows of `width` words to twice as many rows of float32.
@@ -250,12 +205,71 @@ void widen_rows(const uint32_t* from, size_t num_rows, size_t width, uint32_t* t
   }
 }
 
-// Some consecutive tiles as WideWords.
+// Pairs of a value tile, with zeros in place of tokens that are not among `tokens`.
+void copy_pairs(const uint32_t* tile, Range tokens, size_t head_dim, uint32_t* to) {
+  for (size_t token = 0; token < kTileTokens; token += 2, tile += head_dim, to += head_dim) {
+    uint32_t mask = tokens.begin <= token && token < tokens.end ? 0x0000FFFFu : 0;  // the first is the low half
+    if (tokens.begin <= token + 1 && token + 1 < tokens.end) mask |= 0xFFFF0000u;
+    for (size_t d = 0; d < head_dim; ++d) to[d] = tile[d] & mask;
+  }
+}
+
+// A tile of which the rows of one token see some tokens.
+template <class Words>
+void add_cut(Buffers& buffers, Range rows, const uint32_t* words, size_t tile, Range tokens) {
+  const size_t head_dim = buffers.head_dim;
+  const uint32_t* cut = buffers.cut;
+  if constexpr (Words::kPerWord == 1) {
+    add_words<Words>(buffers, rows, Cached{&words}, {tile, tile + 1}, tokens);
+  } else if constexpr (kWidens<Words>) {
+    widen_rows(words, kTileTokens / 2, head_dim, buffers.cut);
+    add_words<F32Words>(buffers, rows, Cached{&cut}, {tile, tile + 1}, tokens);
+  } else {
+    copy_pairs(words, tokens, head_dim, buffers.cut);
+    add_whole<Words>(buffers, rows, Cached{&cut}, {tile, tile + 1});
+  }
+}
+
+// A tile that the rows of a block do not all see whole: token by token.
+template <class Words>
+void add_ragged(const ItemRows& item, Buffers& buffers, Range rows, size_t start, const uint32_t* words, size_t tile) {
+  for (size_t begin = rows.begin; begin < rows.end;) {
+    const size_t after = (begin / item.num_heads + 1) * item.num_heads, end = after < rows.end ? after : rows.end;
+    const Range tokens = seen_tokens(item.visible[begin], start + tile * kTileTokens);
+    if (tokens.begin < tokens.end) add_cut<Words>(buffers, {begin, end}, words, tile, tokens);
+    begin = end;
+  }
+}
+
+// Values of the tiles of a span, or of some of them, for the rows of a block.
+template <class Words, class Tiles>
+void add_block(const ItemRows& item, Buffers& buffers, Range rows, size_t start, Tiles tiles, Range range) {
+  const Range early = whole_tiles(item.visible[rows.begin], start);
+  const Range late = whole_tiles(item.visible[rows.end - 1], start);
+  size_t tile = range.begin;
+  while (tile < range.end) {
+    // both see it whole, so all between do
+    size_t end = early.end < late.end ? early.end : late.end;
+    const size_t begin = early.begin > late.begin ? early.begin : late.begin;
+    end = end < range.end ? end : range.end;
+    if (begin <= tile && tile < end) {
+      add_whole<Words>(buffers, rows, tiles, {tile, end});
+      tiles.tiles += end - tile, tile = end;
+    } else {
+      add_ragged<Words>(item, buffers, rows, start, *tiles.tiles, tile);
+      ++tiles.tiles, ++tile;
+    }
+  }
+}
+
+// Some consecutive tiles as WideWords; asks for those that come after them.
 template <class Words>
 void widen_tiles(const uint32_t* const* tiles, size_t count, size_t num_rows, size_t width, Buffers& buffers,
                  const uint32_t** to) {
+  static_assert(kGroupTiles <= Span::kLead);
   for (size_t i = 0; i < count; ++i) {
     to[i] = tiles[i];
+    for (size_t word = 0; word < num_rows * width; word += kLanes) prefetch_to_l2(tiles[count + i] + word);
     if constexpr (kWidens<Words>) {
       uint32_t* wide = buffers.wide + i * kMaxTileWords;
       widen_rows(tiles[i], num_rows, width, wide);
@@ -280,7 +294,7 @@ template <class Words>
 void weigh_rows(const ItemRows& item, Buffers& buffers, Range rows, size_t start, RowSums* results) {
   for (size_t row = rows.begin; row < rows.end; ++row) {
     RowSums& result = results[row];
-    weigh<Words>(item.of_row(row), start, buffers.scores + row * kSpanTokens, result.largest, result.total);
+    weigh<Words>(item.visible[row], start, buffers.scores + row * kScoreStride, result.largest, result.total);
     result.sums = buffers.sums + row * buffers.sum_floats;
     __builtin_memset(result.sums, 0, buffers.sum_floats * sizeof(float));
   }
@@ -289,15 +303,15 @@ void weigh_rows(const ItemRows& item, Buffers& buffers, Range rows, size_t start
 template <class Words>
 void visit_few(const ItemRows& item, Buffers& buffers, Range rows, const Span& span, float scale, RowSums* results) {
   const size_t first = span.tiles.begin, count = span.tiles.end - first;
-  score_block<Words>(buffers, rows, Fetching{span.keys(first)}, first, count, scale);
+  score_block<Words>(buffers, rows, Fetching{span.keys(first), span.words.keys}, first, count, scale);
   weigh_rows<Words>(item, buffers, rows, span.start, results);
-  add_block<Words>(item, buffers, rows, span, Fetching{span.values(first)}, span.tiles);
+  add_block<Words>(item, buffers, rows, span.start, Fetching{span.values(first), span.words.values}, span.tiles);
 }
 
 // The part of the tiles that some row of a block sees.
 Range seen_by_block(const ItemRows& item, Range rows, size_t start, Range tiles) {
-  const size_t begin = seen_tiles(item.of_row(rows.begin), start).begin;
-  const size_t end = seen_tiles(item.of_row(rows.end - 1), start).end;
+  const size_t begin = seen_tiles(item.visible[rows.begin], start).begin;
+  const size_t end = seen_tiles(item.visible[rows.end - 1], start).end;
   return {begin > tiles.begin ? begin : tiles.begin, end < tiles.end ? end : tiles.end};
 }
 
@@ -320,7 +334,7 @@ void visit_many(const ItemRows& item, Buffers& buffers, Range rows, const Span& 
     for_row_blocks<kRowsAtOnce>(rows, [&](Range block) {
       const Range seen = seen_by_block(item, block, span.start, range);
       if (seen.begin >= seen.end) return;
-      add_block<Wide>(item, buffers, block, span, Cached{tiles.tiles + (seen.begin - range.begin)}, seen);
+      add_block<Wide>(item, buffers, block, span.start, Cached{tiles.tiles + (seen.begin - range.begin)}, seen);
     });
   });
 }

@@ -20,7 +20,7 @@ inline constexpr size_t kTileTokens = 16;
 inline constexpr size_t kSpanTiles = 16;
 inline constexpr size_t kSpanTokens = kSpanTiles * kTileTokens;
 inline constexpr size_t kMaxHeadDim = 256;
-inline constexpr size_t kMaxItemRows = 48;
+inline constexpr size_t kMaxItemRows = 96;
 
 enum class KvType { kFloat32, kBfloat16, kInt8 };
 

@@ -98,7 +98,7 @@ HEADWAY_INLINE void score(Buffers& buffers, size_t row, Tiles tiles, size_t tile
     HEADWAY_UNROLL
     for (size_t t = 0; t < T; ++t) {
       keys[t] = widen_int8(load_u32(tiles.tiles[t] + step * kTileTokens));
-      tiles.ask(t, step * kTileTokens);
+      tiles.ask(t, T, step * kTileTokens);
     }
     HEADWAY_UNROLL
     for (size_t r = 0; r < R; ++r) {
@@ -113,8 +113,8 @@ HEADWAY_INLINE void score(Buffers& buffers, size_t row, Tiles tiles, size_t tile
   HEADWAY_UNROLL
   for (size_t t = 0; t < T; ++t) {
     const f32x16 units = load_f32(tiles.tiles[t] + steps * kTileTokens);
-    tiles.ask(t, steps * kTileTokens);
-    tiles.ask(t, (steps + 1) * kTileTokens);
+    tiles.ask(t, T, steps * kTileTokens);
+    tiles.ask(t, T, (steps + 1) * kTileTokens);
     HEADWAY_UNROLL
     for (size_t r = 0; r < R; ++r) {
       const f32x16 sum = from_int(whole_number(sums[0][r][t], sums[1][r][t]));
@@ -134,7 +134,7 @@ HEADWAY_INLINE void score_tiles(Buffers& buffers, size_t row, Tiles tiles, Range
 
 // The scores of one row become weights in two bytes, over all tiles of the span.
 void weigh(const ItemRows& item, Buffers& buffers, size_t row, const Span& span, RowSums& result) {
-  const Visible visible = item.of_row(row);
+  const Visible visible = item.visible[row];
   const Range seen = seen_tiles(visible, span.start), whole = whole_tiles(visible, span.start);
   float* scores = buffers.scores[row];
   if (seen.begin != whole.begin || seen.end != whole.end) mask_scores(visible, span.start, seen, scores);
@@ -189,7 +189,7 @@ HEADWAY_INLINE void add_values(Buffers& buffers, size_t row, Tiles tiles, Range 
       for (size_t v = 0; v < V; ++v) {
         const size_t at = group * buffers.head_dim + d + v * kLanes;
         values[v] = widen_int8(load(from + at));
-        tiles.ask(tile, at);
+        tiles.ask(tile, 1, at);
       }
       HEADWAY_UNROLL
       for (size_t r = 0; r < R; ++r) {
@@ -232,7 +232,8 @@ void add_all_values(Buffers& buffers, size_t row, Tiles tiles, Range range) {
 // Blocks of rows one after another; the tiles of a span stay in the nearest cache.
 template <class Tiles>
 void visit(const ItemRows& item, Buffers& buffers, Range rows, const Span& span, float scale, RowSums* results) {
-  const Tiles keys{span.keys(span.tiles.begin)}, values{span.values(span.tiles.begin)};
+  const Tiles keys{span.keys(span.tiles.begin), span.words.keys};
+  const Tiles values{span.values(span.tiles.begin), span.words.values};
   for_row_blocks<kRowsAtOnce>(rows, [&](Range block) {
     with_count<kRowsAtOnce>(block.end - block.begin, [&](auto number) __attribute__((always_inline)) {
       score_tiles<decltype(number)::value, kTilesAtOnce>(buffers, block.begin, keys, span.tiles, scale);

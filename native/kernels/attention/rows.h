@@ -29,6 +29,13 @@ HEADWAY_INLINE Range whole_tiles(Visible row, size_t start) {
   return whole.begin < whole.end ? whole : Range{whole.end, whole.end};
 }
 
+// Which tokens of the tile at position `from` the row sees.
+HEADWAY_INLINE Range seen_tokens(Visible row, size_t from) {
+  const size_t begin = row.first > from ? row.first - from : 0;
+  const size_t end = row.last + 1 > from ? row.last + 1 - from : 0;
+  return {begin, end < kTileTokens ? end : kTileTokens};
+}
+
 HEADWAY_INLINE u32x16 visible_lanes(Visible row, size_t from) {
   const size_t low = row.first > from ? row.first - from : 0, high = row.last - from;
   const u32x16 lanes = lane_index();
@@ -74,16 +81,16 @@ HEADWAY_INLINE void merge(RowSums& row, const RowSums& span, size_t head_dim) {
 }
 
 HEADWAY_INLINE void divide_by_total(const RowSums& row, size_t head_dim) {
-  const f32x16 total = broadcast(row.total);
+  const f32x16 factor = broadcast(1.0f / row.total);
   for (size_t d = 0; d < head_dim; d += kLanes) {
-    store(row.sums + d, load_f32(row.sums + d, head_dim - d, 0.0f) / total, head_dim - d);
+    store(row.sums + d, load_f32(row.sums + d, head_dim - d, 0.0f) * factor, head_dim - d);
   }
 }
 
 // Where the rows of an item are, and what they have so far; the sums lie in the output.
 struct ItemRows {
   size_t num_rows = 0, num_heads = 0, head_dim = 0;
-  Visible visible[kMaxItemRows];  // of each token
+  Visible visible[kMaxItemRows];
   bool started[kMaxItemRows];
   RowSums sums[kMaxItemRows];
 
@@ -91,16 +98,15 @@ struct ItemRows {
       : num_rows(item.num_rows()), num_heads(item.num_heads), head_dim(args.head_dim) {
     for (size_t token = 0; token < item.num_tokens; ++token) {
       const size_t index = item.first_token + token;
-      visible[token] = {first_visible(args, index), static_cast<size_t>(args.positions[index])};
+      const Visible seen{first_visible(args, index), static_cast<size_t>(args.positions[index])};
       for (size_t head = 0; head < num_heads; ++head) {
         const size_t row = token * num_heads + head;
+        visible[row] = seen;
         started[row] = false;
         sums[row].sums = args.out + (index * args.num_heads + item.first_head + head) * head_dim;
       }
     }
   }
-
-  Visible of_row(size_t row) const { return visible[row / num_heads]; }
 
   HEADWAY_MEMBER void add(size_t row, const RowSums& span) {
     if (started[row]) return merge(sums[row], span, head_dim);
@@ -118,7 +124,7 @@ struct ItemRows {
 // Tokens are in order of position, so the rows that see something of a span are neighbours.
 inline Range rows_that_see(const ItemRows& rows, size_t start) {
   const auto sees = [&](size_t row) {
-    const Visible visible = rows.of_row(row);
+    const Visible visible = rows.visible[row];
     return visible.first < start + kSpanTokens && start <= visible.last;
   };
   Range range{0, rows.num_rows};

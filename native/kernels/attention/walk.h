@@ -7,6 +7,11 @@
 
 namespace headway::HEADWAY_ISA {
 
+// How many words of a tile belong to one head.
+struct TileWords {
+  size_t keys, values;
+};
+
 // The tiles of a span in the order they are read, keys first, and what is read after them.
 struct Span {
   static constexpr size_t kLead = 8;  // tiles on their way while one is computed with
@@ -14,14 +19,10 @@ struct Span {
   const uint32_t* order[2 * kSpanTiles + kLead];
   size_t start;  // position of tile 0
   Range tiles;   // that some row sees
+  TileWords words;
 
   const uint32_t* const* keys(size_t tile) const { return order + (tile - tiles.begin); }
   const uint32_t* const* values(size_t tile) const { return keys(tile) + (tiles.end - tiles.begin); }
-};
-
-// How many words of a tile belong to one head.
-struct TileWords {
-  size_t keys, values;
 };
 
 // Where the keys and values of one item's head lie.
@@ -64,6 +65,7 @@ struct Place {
 inline Span span_at(const Place& place, size_t index, size_t end_span, const Place* next, size_t next_span) {
   Span span;
   span.start = index * kSpanTokens;
+  span.words = place.words;
   const Range tiles = place.tiles_of(index);
   span.tiles = {tiles.begin - index * kSpanTiles, tiles.end - index * kSpanTiles};
   size_t filled = place.put_order(index, 2 * kSpanTiles, span.order);
@@ -77,14 +79,24 @@ inline Span span_at(const Place& place, size_t index, size_t end_span, const Pla
   return span;
 }
 
-// Tiles to read from, and whether to ask for others on the way.
+// Tiles to read from, and whether to ask for others on the way: tiles of the second-level cache far ahead,
+// and words of the first-level one a little ahead. Of `group` tiles that are read at once, word by word,
+// `tile` is the one whose `word` is read now.
 struct Fetching {
+  static constexpr size_t kNearWords = 8 * kLanes;
+
   const uint32_t* const* tiles;
-  HEADWAY_MEMBER void ask(size_t tile, size_t word) const { prefetch_to_l2(tiles[tile + Span::kLead] + word); }
+  size_t tile_words;
+  HEADWAY_MEMBER void ask(size_t tile, size_t group, size_t word) const {
+    prefetch_to_l2(tiles[tile + Span::kLead] + word);
+    const size_t near = word + kNearWords;
+    prefetch(near < tile_words ? tiles[tile] + near : tiles[tile + group] + (near - tile_words));
+  }
 };
 struct Cached {
   const uint32_t* const* tiles;
-  HEADWAY_MEMBER void ask(size_t, size_t) const {}
+  size_t tile_words = 0;
+  HEADWAY_MEMBER void ask(size_t, size_t, size_t) const {}
 };
 
 // function(integral_constant<size_t, count>) for a count from 1 to Max.
@@ -111,6 +123,19 @@ inline void leave(const AttentionItem& item, ItemRows& rows, size_t row, const R
   __builtin_memcpy(part + 2, result.sums, rows.head_dim * sizeof(float));
 }
 
+inline const float* query_of(const AttentionArgs& args, const AttentionItem& item, size_t row) {
+  const size_t token = item.first_token + row / item.num_heads, head = item.first_head + row % item.num_heads;
+  return args.qkv + token * args.qkv_width + head * args.head_dim;
+}
+
+// The heads of a token are neighbours.
+inline void ask_for_queries(const AttentionArgs& args, const AttentionItem& item) {
+  for (size_t token = 0; token < item.num_tokens; ++token) {
+    const float* queries = query_of(args, item, token * item.num_heads);
+    for (size_t i = 0; i < item.num_heads * args.head_dim; i += kLanes) prefetch_to_l2(queries + i);
+  }
+}
+
 // visit(rows, which of them see something, span, results by row) for each span of the item.
 template <class Visit>
 void walk(const AttentionArgs& args, const AttentionItem& item, const AttentionItem* next_item, TileWords words,
@@ -118,6 +143,7 @@ void walk(const AttentionArgs& args, const AttentionItem& item, const AttentionI
   ItemRows rows(args, item);
   const Place place(args, item, words), next(args, next_item != nullptr ? *next_item : item, words);
   RowSums results[kMaxItemRows];
+  if (next_item != nullptr) ask_for_queries(args, *next_item);
   for (size_t index = item.first_span; index < item.end_span; ++index) {
     const Span span = span_at(place, index, item.end_span, next_item != nullptr ? &next : nullptr,
                               next_item != nullptr ? next_item->first_span : 0);
@@ -126,11 +152,6 @@ void walk(const AttentionArgs& args, const AttentionItem& item, const AttentionI
     for (size_t row = seeing.begin; row < seeing.end; ++row) leave(item, rows, row, results[row]);
   }
   if (item.parts == nullptr) rows.finish();
-}
-
-inline const float* query_of(const AttentionArgs& args, const AttentionItem& item, size_t row) {
-  const size_t token = item.first_token + row / item.num_heads, head = item.first_head + row % item.num_heads;
-  return args.qkv + token * args.qkv_width + head * args.head_dim;
 }
 
 }  // namespace headway::HEADWAY_ISA

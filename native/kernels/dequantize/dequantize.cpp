@@ -1,17 +1,12 @@
 #include "kernels/dequantize/dequantize.h"
 
 #include "kernels/kernel_table.h"
+#include "kernels/simd/float16.h"
 
 namespace headway::HEADWAY_ISA {
 namespace {
 
-float half_at(const uint8_t* bytes) {
-  const uint32_t half = bytes[0] | static_cast<uint32_t>(bytes[1]) << 8, size = half & 0x7FFF;
-  // Exponent and fraction in the places of float32's, whose exponents count from elsewhere.
-  const float finite = __builtin_bit_cast(float, size << 13) * 0x1p112f;
-  const uint32_t bits = size < 0x7C00 ? __builtin_bit_cast(uint32_t, finite) : size << 13 | 0x7F800000u;
-  return __builtin_bit_cast(float, bits | (half & 0x8000) << 16);
-}
+float half_at(const uint8_t* bytes) { return widen_f16(static_cast<uint16_t>(bytes[0] | bytes[1] << 8)); }
 
 void q4_0(const uint8_t* block, float* out) {
   const float scale = half_at(block);

@@ -5,6 +5,7 @@
 //
 // A pair of bfloat16 is widened once per block and used for all its rows, so that nearly all vector
 // instructions are float32 FMAs, of which Intel issues two a cycle, but one dot product of pairs in two.
+// Of many blocks of rows the first leaves what it widened to the others.
 #include "kernels/kernel_table.h"
 #include "kernels/linear/epilogue.h"
 #include "kernels/linear/walk.h"
@@ -14,7 +15,7 @@ namespace headway::HEADWAY_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr size_t kMaxRows = 12, kMaxVectors = kPanelsSideBySide * 2;
+constexpr size_t kMaxRows = 13, kMaxVectors = kPanelsSideBySide * 2;
 #else
 constexpr size_t kMaxRows = 4, kMaxVectors = 2;
 #endif
@@ -22,10 +23,12 @@ constexpr size_t kMaxRows = 4, kMaxVectors = 2;
 // How many vectors such a block has: the fewer rows, the more loads must be in flight.
 constexpr size_t wide_vectors(size_t rows) { return rows <= 2 ? kMaxVectors : kMaxVectors / 2; }
 constexpr size_t kManyVectors = kMaxVectors / 4 > 0 ? kMaxVectors / 4 : 1;
+constexpr size_t kBlocksToWiden = 5;  // from how many on the stores pay
 
+template <class Words>
 const uint32_t* vector_start(const LinearArgs& args, size_t vector) {
   const size_t panel = vector / kVectorsPerPanel, part = vector % kVectorsPerPanel;
-  return args.weight + panel * args.steps * kPanelColumns + part * kLanes;
+  return args.weight + (panel * args.steps * kPanelColumns + part * kLanes) * Words::kVectors;
 }
 
 // What a block asks memory for while it computes. The streams of its own V vectors, so far ahead that
@@ -70,7 +73,7 @@ void block(const LinearArgs& args, size_t row, size_t vector, Ahead ahead) {
   const uint32_t* w[V / kPerPanel];
   f32x16 sums[R][V];
   HEADWAY_UNROLL
-  for (size_t p = 0; p < V / kPerPanel; ++p) w[p] = vector_start(args, vector + p * kPerPanel);
+  for (size_t p = 0; p < V / kPerPanel; ++p) w[p] = vector_start<Words>(args, vector + p * kPerPanel);
   HEADWAY_UNROLL
   for (size_t r = 0; r < R; ++r) {
     HEADWAY_UNROLL
@@ -78,33 +81,34 @@ void block(const LinearArgs& args, size_t row, size_t vector, Ahead ahead) {
   }
   fetch_out<R, V>(args, row, vector);
   for (size_t step = 0; step < args.steps; ++step) {
-    u32x16 weights[V];
+    u32x16 weights[V][Words::kVectors];
     ahead.step();
     HEADWAY_UNROLL
     for (size_t v = 0; v < V; ++v) {
-      const uint32_t* at = w[v / kPerPanel] + v % kPerPanel * kLanes + step * kPanelColumns;
-      weights[v] = load_u32(at);
-      ahead.word(at);
+      const uint32_t* at = w[v / kPerPanel] + (v % kPerPanel * kLanes + step * kPanelColumns) * Words::kVectors;
+      HEADWAY_UNROLL
+      for (size_t i = 0; i < Words::kVectors; ++i) {
+        weights[v][i] = load_u32(at + i * kLanes);
+        ahead.word(at + i * kLanes);
+      }
     }
     HEADWAY_UNROLL
     for (size_t part = 0; part < Words::kParts; ++part) {
       HEADWAY_UNROLL
       for (size_t r = 0; r < R; ++r) {
         HEADWAY_UNROLL
-        for (size_t v = 0; v < V; ++v) sums[r][v] = Words::multiply_add(sums[r][v], x.row(r), weights[v], part);
+        for (size_t v = 0; v < V; ++v) {
+          sums[r][v] = Words::multiply_add(sums[r][v], x.row(r), weights[v][part % Words::kVectors], part);
+        }
       }
     }
     x.move(Words::kParts);
   }
-  HEADWAY_UNROLL
-  for (size_t r = 0; r < R; ++r) {
-    HEADWAY_UNROLL
-    for (size_t v = 0; v < V; ++v) finish(args, row + r, (vector + v) * kLanes, sums[r][v]);
-  }
+  finish_block<R, V>(args, row, vector, sums);
 }
 
-template <class Words, size_t R>
-void block_of(const LinearArgs& args, size_t rows, size_t row, size_t vector, OtherPanels next) {
+template <class Words, size_t R, class Ahead>
+void block_of(const LinearArgs& args, size_t rows, size_t row, size_t vector, Ahead next) {
   if (rows == R) return block<Words, R, kManyVectors>(args, row, vector, next);
   if constexpr (R > 1) block_of<Words, R - 1>(args, rows, row, vector, next);
 }
@@ -130,6 +134,39 @@ void many_rows(const LinearArgs& args, Range rows, Range panels) {
                                });
 }
 
+// What the first block of rows does besides: its weights, widened, from `to` on.
+struct WideningPanels {
+  OtherPanels next;
+  const uint32_t* from;
+  uint32_t* to;
+
+  HEADWAY_MEMBER void word(const uint32_t* at) const {
+    const u32x16 pairs = load_u32(at);
+    uint32_t* wide = to + (at - from) * Bf16Widened::kVectors;
+    HEADWAY_UNROLL
+    for (size_t part = 0; part < Bf16Parts::kParts; ++part) {
+      store(wide + part * kLanes, Bf16Parts::widened(pairs, part));
+    }
+    next.word(at);
+  }
+  HEADWAY_MEMBER void step() { next.step(); }
+};
+
+// Each chunk's weights are widened once, into args.widened.
+[[maybe_unused]] void very_many_rows(const LinearArgs& args, Range rows, Range panels) {
+  const size_t panel_words = args.steps * kPanelColumns * Bf16Widened::kVectors;
+  LinearArgs wide = args;
+  walk<kMaxRows, kManyVectors>(
+      args.weight, args.steps, kWidenedBytes, rows, panels,
+      [&](Range chunk) { wide.weight = args.widened - chunk.begin * panel_words; },
+      [&](size_t row, size_t num_rows, size_t vector, OtherPanels next) {
+        if (row != rows.begin) return block_of<Bf16Widened, kMaxRows>(wide, num_rows, row, vector, next);
+        uint32_t* to = const_cast<uint32_t*>(vector_start<Bf16Widened>(wide, vector));
+        const WideningPanels ahead{next, vector_start<Bf16Parts>(args, vector), to};
+        block_of<Bf16Parts, kMaxRows>(args, num_rows, row, vector, ahead);
+      });
+}
+
 template <class Words>
 void linear(const LinearArgs& args, Range rows, Range panels) {
   const Range vectors{panels.begin * kVectorsPerPanel, panels.end * kVectorsPerPanel};
@@ -151,6 +188,8 @@ void linear_f32(const LinearArgs& args, Range rows, Range panels) {
 
 #if !defined(HEADWAY_TILES)
 void linear_bf16(const LinearArgs& args, Range rows, Range panels) {
+  constexpr bool kWidens = Bf16Words::kParts > 1;
+  if (kWidens && blocks_of(rows, kMaxRows) >= kBlocksToWiden) return very_many_rows(args, rows, panels);
   linear<Bf16Words>(args, rows, panels);
 }
 

@@ -8,6 +8,7 @@
 // and wherever the row lies; then + bias; then, if accumulating, out + that.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -33,6 +34,7 @@ struct LinearArgs {
   size_t out_features;
   bool accumulate;
   size_t x_stride;  // words from one row of x to the next
+  uint32_t* widened;  // of bfloat16: room for widened_words
 };
 
 // Rows of x a line further apart than they are long: at a multiple of 4 KiB they would share the
@@ -46,6 +48,13 @@ inline constexpr size_t steps_of(size_t in_features, bool is_bf16) {
   if (!is_bf16) return in_features;
   const size_t pairs = (in_features + 1) / 2;
   return (pairs + kTileSteps - 1) / kTileSteps * kTileSteps;
+}
+
+// Very many rows share bfloat16 weights that the first block of them widened, two words for one: so many bytes
+// of weights at a time, or one panel if that is more.
+inline constexpr size_t kWidenedBytes = 192 * 1024;
+inline constexpr size_t widened_words(size_t steps) {
+  return 2 * std::max(kWidenedBytes / sizeof(uint32_t), steps * kPanelColumns);
 }
 
 struct PackArgs {

@@ -31,7 +31,7 @@ struct GroupFormat {
   constexpr size_t panel_words(size_t in_features) const { return groups_of(in_features) * group_words(); }
 };
 
-// Q4_0; our own int4, Q4_1 and Q4_K; Q8_0 and Q5_0; Q5_1 and Q5_K; Q6_K; matrices of which a part is Q6_K.
+// Q4_0; Q4_1 and Q4_K; Q8_0 and Q5_0; Q5_1 and Q5_K; Q6_K; matrices of which a part is Q6_K.
 inline constexpr GroupFormat kGroupFormats[] = {{"cpu/int4/group32/v1", 4, 32, false},
                                                 {"cpu/int4/group32-minimum/v1", 4, 32, true},
                                                 {"cpu/int8/group32/v1", 8, 32, false},
@@ -65,22 +65,6 @@ struct GroupedLinearArgs {
   float* out;            // [rows][out_features]
   size_t rows, groups, out_features;  // rows: places for them
   bool accumulate;
-};
-
-// Where rows quantised to 4 bits with minimums go, as GroupedPackArgs has them.
-struct Int4Rows {
-  size_t width;
-  uint8_t* numbers;
-  uint16_t *scales, *minimums;
-  float* factors;
-};
-
-struct Int4PackArgs {
-  const void* weight;  // [out_features][in_features] float32 or bfloat16
-  bool from_bf16;
-  size_t out_features, in_features;
-  uint32_t* packed;
-  float* factors;  // [out_features]
 };
 
 // Numbers, scales and minimums of a weight, row by row: what is packed.

@@ -15,7 +15,7 @@ namespace headway::HEADWAY_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr size_t kMaxRows = 12, kFewRows = 6, kWideVectors = 8, kVectors = 2;
+constexpr size_t kMaxRows = 14, kFewRows = 6, kWideVectors = 8, kVectors = 2;
 #else
 constexpr size_t kMaxRows = 4, kFewRows = 2, kWideVectors = 2, kVectors = 1;
 #endif
@@ -86,11 +86,7 @@ void block(const Int8LinearArgs& args, size_t row, size_t vector, Ahead ahead) {
   for (size_t group = 0; group < args.groups; ++group) {
     add_group<R, V>(args, group * args.rows + row, w, totals, ahead);
   }
-  HEADWAY_UNROLL
-  for (size_t r = 0; r < R; ++r) {
-    HEADWAY_UNROLL
-    for (size_t v = 0; v < V; ++v) finish_int8(args, row + r, (vector + v) * kLanes, totals[r][v]);
-  }
+  finish_int8_block<R, V>(args, row, vector, totals);
 }
 
 template <size_t R, size_t V>

@@ -1,8 +1,10 @@
 // float32 as numbers of 4 bits, each 32 neighbours of a row with a scale and a minimum of their own.
 // Twin: src/headway/ops/reference/int4.py.
 //
-// Several widths of a group's range are tried; for each, scale and minimum are those of the least squared
-// error. Sixteen rows side by side are the lanes, so that every sum runs along K, in one order.
+// Rows are brought to [-127, 127] first. Several widths of a group's range are tried; for each, scale and
+// minimum are those of the least squared error. Of the whole scales next to the best line's, that with the
+// least error of what the numbers will stand for. Sixteen rows side by side are the lanes, so that every sum
+// runs along K, in one order.
 #include <cstring>
 
 #include "kernels/kernel_table.h"
@@ -11,13 +13,15 @@
 namespace headway::HEADWAY_ISA {
 namespace {
 
-constexpr GroupFormat kForm = kGroupFormats[kInt4MinimumFormat];
-constexpr size_t kGroup = kForm.group;
+constexpr size_t kGroup = kInt4Group;
 constexpr float kWidths[] = {13.0f, 13.5f, 14.0f, 14.5f, 15.0f, 15.5f, 16.0f, 16.5f, 17.0f};
 constexpr float kMost = 15.0f, kMiddle = 7.5f;
 constexpr float kRound = 12582912.0f;   // 1.5 * 2^23: adding it rounds to integer, ties to even
-constexpr float kFlat = 0x1p-40f;       // a range below this, of rows scaled to [1, 2), is none
-constexpr uint32_t kExponent = 0x7F800000u, kSmallest = 0x0D800000u, kLargestPower = 0x7E800000u;
+constexpr float kFlat = 0x1p-30f;       // a range below this, of rows brought to [-127, 127], is none
+constexpr float kLargest = 127.0f, kFractions = kInt4Fraction;
+constexpr float kLost = 15.0f / 32;     // about what rounding down costs; and less than 1 / 2 by enough
+constexpr float kMostScale = 255.0f;
+constexpr uint32_t kExponent = 0x7F800000u, kSmallest = 0x0D800000u;
 
 struct Tile {
   alignas(64) float values[kGroup][kLanes];
@@ -26,6 +30,11 @@ struct Tile {
 
 struct Fit {
   f32x16 scale, minimum;
+};
+
+// A whole scale and minimum, and the squared error of what they give.
+struct WholeFit {
+  f32x16 scale, minimum, error;
 };
 
 HEADWAY_INLINE f32x16 rounded(f32x16 v) { return v + broadcast(kRound) - broadcast(kRound); }
@@ -75,35 +84,63 @@ Fit best_fit(const Tile& tile, f32x16 range) {
   return best;
 }
 
-// To float16, ties to even; |value| < 65504.
-uint16_t to_f16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  const uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
-  if (size < 0x38800000u) {  // subnormal: in units of 2^-24
-    const float units = __builtin_bit_cast(float, size) * 0x1p24f + kRound;
-    return static_cast<uint16_t>(sign | (__builtin_bit_cast(uint32_t, units) & 0xFFF));
+// Of multiples of 1 / 16.
+HEADWAY_INLINE f32x16 rounded_down(f32x16 v) { return rounded(v - broadcast(kLost)); }
+
+// Numbers as they are chosen and as they count, for a whole scale: in units of the row's factor.
+struct Scale {
+  f32x16 step, inverse_step;
+
+  HEADWAY_MEMBER explicit Scale(f32x16 scale)
+      : step(scale * broadcast(1 / kFractions)), inverse_step(inverse(broadcast(kFractions), scale, 0.0f)) {}
+  HEADWAY_MEMBER f32x16 number(f32x16 value) const { return to_number(value * inverse_step); }
+  HEADWAY_MEMBER f32x16 value(f32x16 number) const { return rounded_down(number * step); }
+};
+
+// The whole minimum that suits the numbers which the line gives, turned to this scale in the middle.
+HEADWAY_INLINE f32x16 whole_minimum(const Tile& tile, f32x16 middle, const Fit& line, const Scale& scale) {
+  const f32x16 start = line.minimum - (scale.step - line.scale) * broadcast(kMiddle);
+  f32x16 rest = broadcast(0.0f);
+  for (size_t k = 0; k < tile.count; ++k) {
+    const f32x16 value = load_f32(tile.values[k]);
+    rest = rest + (value - scale.value(scale.number(value - start)));
   }
-  return static_cast<uint16_t>(sign | (((size + 0xFFF + (size >> 13 & 1)) >> 13) - (112u << 10)));
+  const f32x16 best = rounded(rest / broadcast(static_cast<float>(tile.count)) + middle);
+  const f32x16 most = broadcast(kLargest) - scale.value(broadcast(kMost));
+  return smaller(larger(best, broadcast(-kLargest - 1)), most);
 }
 
-float from_f16(uint16_t half) {
-  const float size = __builtin_bit_cast(float, static_cast<uint32_t>(half & 0x7FFF) << 13) * 0x1p112f;
-  return half & 0x8000 ? -size : size;
+HEADWAY_INLINE f32x16 number_of(f32x16 value, f32x16 minimum, const Scale& scale) {
+  return scale.number(value - (minimum - broadcast(kLost)));
 }
 
-// To float16, and what that stands for.
-HEADWAY_INLINE f32x16 narrowed(f32x16 v, uint16_t* halves) {
-  alignas(64) float lanes[kLanes];
-  store(lanes, v);
-  for (size_t i = 0; i < kLanes; ++i) {
-    halves[i] = to_f16(lanes[i]);
-    lanes[i] = from_f16(halves[i]);
+HEADWAY_INLINE WholeFit whole_fit(const Tile& tile, f32x16 middle, const Fit& line, f32x16 whole_scale) {
+  const Scale scale(whole_scale);
+  WholeFit found{whole_scale, whole_minimum(tile, middle, line, scale), broadcast(0.0f)};
+  const f32x16 minimum = found.minimum - middle;
+  for (size_t k = 0; k < tile.count; ++k) {
+    const f32x16 value = load_f32(tile.values[k]);
+    const f32x16 wrong = minimum + scale.value(number_of(value, minimum, scale)) - value;
+    found.error = found.error + wrong * wrong;
   }
-  return load_f32(lanes);
+  return found;
 }
 
-// The power of two that brings a row to [1, 2), or 0 or NaN for rows of nothing and of no numbers.
+WholeFit best_whole_fit(const Tile& tile, f32x16 middle, const Fit& line) {
+  const f32x16 nearest = rounded(line.scale * broadcast(kFractions));
+  WholeFit best = whole_fit(tile, middle, line, smaller(nearest, broadcast(kMostScale)));
+  for (const float step : {-1.0f, 1.0f}) {
+    const f32x16 scale = smaller(larger(nearest + broadcast(step), broadcast(0.0f)), broadcast(kMostScale));
+    const WholeFit found = whole_fit(tile, middle, line, scale);
+    const u32x16 is_better = best.error > found.error;
+    best.scale = select(is_better, found.scale, best.scale);
+    best.minimum = select(is_better, found.minimum, best.minimum);
+    best.error = select(is_better, found.error, best.error);
+  }
+  return best;
+}
+
+// What a row's 127 stands for, divided by 127: 0 or NaN for rows of nothing and of no numbers.
 float factor_of(const float* row, size_t count) {
   uint32_t largest = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -114,8 +151,7 @@ float factor_of(const float* row, size_t count) {
   }
   if (largest < kSmallest) return 0.0f;
   if (largest >= kExponent) return __builtin_nanf("");
-  const uint32_t power = largest & kExponent;
-  return __builtin_bit_cast(float, power < kLargestPower ? power : kLargestPower);
+  return __builtin_bit_cast(float, largest) / kLargest;
 }
 
 // Subtracts the middle of the range; returns it.
@@ -133,21 +169,25 @@ HEADWAY_INLINE f32x16 center(Tile& tile, f32x16& range) {
 }
 
 struct Numbers {
-  uint16_t scales[kLanes], minimums[kLanes];
-  uint8_t numbers[kGroup][kLanes];
+  uint8_t scales[kLanes], minimums[kLanes], numbers[kGroup][kLanes];
 };
+
+// Of whole numbers in [0, 255].
+HEADWAY_INLINE void put_bytes(f32x16 whole, uint8_t (&to)[kLanes]) {
+  alignas(64) uint32_t lanes[kLanes];
+  store(lanes, to_int(whole));
+  for (size_t i = 0; i < kLanes; ++i) to[i] = static_cast<uint8_t>(lanes[i]);
+}
 
 void quantize_tile(Tile& tile, Numbers& to) {
   f32x16 range;
   const f32x16 middle = center(tile, range);
-  const Fit best = best_fit(tile, range);
-  const f32x16 scale = narrowed(best.scale, to.scales);
-  const f32x16 minimum = narrowed(best.minimum + middle, to.minimums) - middle;
-  const f32x16 inverse_scale = inverse(broadcast(1.0f), scale, 0.0f);
+  const WholeFit best = best_whole_fit(tile, middle, best_fit(tile, range));
+  put_bytes(best.scale, to.scales);
+  put_bytes(best.minimum + broadcast(static_cast<float>(kInt8ZeroPoint)), to.minimums);
+  const Scale scale(best.scale);
   for (size_t k = 0; k < tile.count; ++k) {
-    alignas(64) uint32_t lanes[kLanes];
-    store(lanes, to_int(to_number((load_f32(tile.values[k]) - minimum) * inverse_scale)));
-    for (size_t i = 0; i < kLanes; ++i) to.numbers[k][i] = static_cast<uint8_t>(lanes[i]);
+    put_bytes(number_of(load_f32(tile.values[k]), best.minimum - middle, scale), to.numbers[k]);
   }
 }
 
@@ -159,7 +199,7 @@ void quantize_int4(const float* rows, size_t num_rows, const Int4Rows& to) {
     to.factors[i] = factor_of(rows + i * to.width, to.width);
     inverses[i] = to.factors[i] > 0 ? 1 / to.factors[i] : 0;
   }
-  const size_t groups = kForm.groups_of(to.width);
+  const size_t groups = int4_groups_of(to.width);
   for (size_t group = 0; group < groups; ++group) {
     const size_t start = group * kGroup;
     Tile tile{{}, to.width - start < kGroup ? to.width - start : kGroup};

@@ -53,8 +53,8 @@ struct OtherPanels {
 };
 
 // How many panels of a chunk: no more than fit, nor than there are blocks to hide the first chunk in.
-inline size_t panels_per_chunk(size_t steps, size_t blocks) {
-  const size_t fitting = kChunkBytes / (steps * kStepBytes), most = fitting < blocks ? fitting : blocks;
+inline size_t panels_per_chunk(size_t panel_bytes, size_t chunk_bytes, size_t blocks) {
+  const size_t fitting = chunk_bytes / panel_bytes, most = fitting < blocks ? fitting : blocks;
   return most > 0 ? most : 1;
 }
 
@@ -78,15 +78,24 @@ HEADWAY_INLINE void walk_chunk(const uint32_t* weight, size_t steps, Range rows,
   }
 }
 
-// Row blocks are of nearly equal size.
-template <size_t kMaxRows, size_t V, class Block>
-HEADWAY_INLINE void walk(const uint32_t* weight, size_t steps, Range rows, Range panels, const Block& block) {
-  const size_t blocks = (rows.end - rows.begin + kMaxRows - 1) / kMaxRows;
-  const size_t chunk = panels_per_chunk(steps, blocks);
+inline size_t blocks_of(Range rows, size_t max_rows) { return (rows.end - rows.begin + max_rows - 1) / max_rows; }
+
+// Row blocks are of nearly equal size; enter(panels) comes before those of a chunk.
+template <size_t kMaxRows, size_t V, class Enter, class Block>
+HEADWAY_INLINE void walk(const uint32_t* weight, size_t steps, size_t chunk_bytes, Range rows, Range panels,
+                         const Enter& enter, const Block& block) {
+  const size_t blocks = blocks_of(rows, kMaxRows);
+  const size_t chunk = panels_per_chunk(steps * kStepBytes, chunk_bytes, blocks);
   for (size_t first = panels.begin; first < panels.end; first += chunk) {
     const size_t past = first + chunk < panels.end ? first + chunk : panels.end;
+    enter(Range{first, past});
     walk_chunk<V>(weight, steps, rows, blocks, {first, past}, block);
   }
+}
+
+template <size_t kMaxRows, size_t V, class Block>
+HEADWAY_INLINE void walk(const uint32_t* weight, size_t steps, Range rows, Range panels, const Block& block) {
+  walk<kMaxRows, V>(weight, steps, kChunkBytes, rows, panels, [](Range) {}, block);
 }
 
 }  // namespace headway::HEADWAY_ISA

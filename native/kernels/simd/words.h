@@ -3,7 +3,7 @@
 // The right operand is a vector of such words. The left one is broadcast from memory, where `round`
 // (or `put`, for sixteen that are rounded already) leaves `kParts` words for each word of the right.
 // Without a dot product of pairs a bfloat16 is widened in registers: its even element (low half) is
-// part 0 and is added first.
+// part 0 and is added first. A word of the right lies in `kVectors` vectors.
 #pragma once
 
 #include "kernels/bfloat16.h"
@@ -21,7 +21,7 @@ HEADWAY_INLINE f32x16 round_to_bf16(f32x16 v) {
 }
 
 struct F32Words {
-  static constexpr size_t kPerWord = 1, kParts = 1;
+  static constexpr size_t kPerWord = 1, kParts = 1, kVectors = 1;
 
   HEADWAY_INLINE f32x16 multiply_add(f32x16 sum, const uint32_t* x, u32x16 w, size_t) {
     return fma(as_f32(broadcast(*x)), as_f32(w), sum);
@@ -34,11 +34,13 @@ struct F32Words {
 };
 
 struct Bf16Parts {
-  static constexpr size_t kPerWord = 2, kParts = 2;
+  static constexpr size_t kPerWord = 2, kParts = 2, kVectors = 1;
 
+  HEADWAY_INLINE u32x16 widened(u32x16 w, size_t part) {
+    return part == 0 ? shift_left(w, 16) : w & broadcast(0xFFFF0000u);
+  }
   HEADWAY_INLINE f32x16 multiply_add(f32x16 sum, const uint32_t* x, u32x16 w, size_t part) {
-    const u32x16 wide = part == 0 ? shift_left(w, 16) : w & broadcast(0xFFFF0000u);
-    return fma(as_f32(broadcast(x[part])), as_f32(wide), sum);
+    return fma(as_f32(broadcast(x[part])), as_f32(widened(w, part)), sum);
   }
   HEADWAY_INLINE f32x16 rounded(f32x16 v) { return round_to_bf16(v); }
   HEADWAY_INLINE void round(const float* from, size_t count, uint32_t* to) {
@@ -49,9 +51,18 @@ struct Bf16Parts {
   HEADWAY_INLINE void put(f32x16 rounded, uint32_t* to) { store(to, rounded); }
 };
 
+// Weights that have been widened before, a vector for each part.
+struct Bf16Widened {
+  static constexpr size_t kPerWord = 2, kParts = 2, kVectors = 2;
+
+  HEADWAY_INLINE f32x16 multiply_add(f32x16 sum, const uint32_t* x, u32x16 w, size_t part) {
+    return fma(as_f32(broadcast(x[part])), as_f32(w), sum);
+  }
+};
+
 // Pairs on the left too: what one instruction for both products takes, and what AMX tiles take.
 struct Bf16Pairs {
-  static constexpr size_t kPerWord = 2, kParts = 1;
+  static constexpr size_t kPerWord = 2, kParts = 1, kVectors = 1;
 
 #if defined(HEADWAY_BF16_DOT)
   HEADWAY_INLINE f32x16 multiply_add(f32x16 sum, const uint32_t* x, u32x16 w, size_t) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -116,6 +117,8 @@ def _measured(flags: ParsedFlags, numbers: _Numbers) -> tuple[Observations, dict
     config, _ = flags.configs()
     engine = build_engine(config, NoInbox())
     facts: dict[str, object] = {name: getattr(engine.facts, name) for name in _MODEL_FACTS}
+    gc.collect()
+    gc.freeze()  # as the engine's process does: nothing looks at the model between two steps
     print(f"measuring steps of {engine.facts.model} for {numbers.seconds:g} s", file=sys.stderr)
     observations = measure(
         engine,

@@ -29,11 +29,12 @@ from headway.simulator.step_time.base import StepShape, shape_of_step
 from headway.simulator.step_time.observations import Observations
 
 _BATCHES = (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
-_TURNS = 8  # measured steps of a scene, at least
+_TURNS = 5  # measured steps of a scene, at least
+_MAX_PROMPTS = 4
 _MAX_CONTEXT = 4096
 _FILL_STEPS = 128  # skipped for the contexts of a scene, at most
 _SHARE_OF_POOL = 0.8  # what decodes may fill: prompts must find room
-_SCENE_SHARE = 1 / 25  # of the time, what the prompts of one scene may take
+_SCENE_SHARE = 1 / 30  # of the time, what the prompts of one scene may take
 _FIRST_PROMPT = 64
 
 
@@ -167,26 +168,24 @@ def measure(
     end_s = time.monotonic() + seconds
     play.scene(Scene((), (_FIRST_PROMPT,)))  # cold caches; and it computes the block to copy
     rig.steps.clear()
-    num_scenes = 0
-    for scene in _scenes(engine, rng, seconds, play):
-        if time.monotonic() >= end_s:
+    for number, scene in enumerate(_scenes(engine, rng, seconds, play), 1):
+        left_s = end_s - time.monotonic()
+        if left_s <= 0:
             break
         play.scene(scene)
-        num_scenes += 1
-        if num_scenes % 10 == 0:
-            left = max(0, round(end_s - time.monotonic()))
-            say(f"{num_scenes} scenes, {len(rig.steps)} steps; {left} s to go")
+        if number % 10 == 0:
+            say(f"{number} scenes, {len(rig.steps)} steps; {left_s:.0f} s to go")
     return Observations.of(rig.steps)
 
 
 def _scenes(
     engine: Engine, rng: np.random.Generator, seconds: float, play: _Player
 ) -> Iterator[Scene]:
-    """Rounds without end: every batch with and without prompts, shuffled."""
+    """Rounds without end: every batch, once without prompts and twice with, shuffled."""
     config = engine.scheduler.config
     most = min(config.max_num_seqs, config.max_num_batched_tokens // 2)
     batches = [batch for batch in _BATCHES if batch <= most]
-    kinds = [(batch, has_prompts) for batch in batches for has_prompts in (False, True)]
+    kinds = [(batch, has_prompts) for batch in batches for has_prompts in (False, True, True)]
     kinds.remove((0, False))
     while True:
         for index in rng.permutation(len(kinds)):
@@ -201,12 +200,12 @@ def _draw(scheduler: Scheduler, rng: np.random.Generator, batch: int, longest: i
     pool = int(_SHARE_OF_POOL * scheduler.pool.num_blocks * config.block_size)
     fill = min(pool, _FILL_STEPS * config.max_num_batched_tokens)
     # While the others' contexts are filled a sequence already decodes.
-    room = max(4, config.max_model_len - 2 * _FILL_STEPS - 8 * _TURNS)
+    room = max(4, config.max_model_len - 2 * _FILL_STEPS - 10 * _TURNS)
     scale = _log_uniform(rng, 16, min(_MAX_CONTEXT, room, fill // max(1, batch)))
     contexts = tuple(max(2, int(scale * rng.uniform(0.5, 1.0))) for _ in range(batch))
     if not longest:
         return Scene(contexts, ())
-    count = int(rng.integers(1, 4))
+    count = int(rng.integers(1, _MAX_PROMPTS + 1))
     most = min(longest // count, 4 * config.max_num_batched_tokens, room)
     return Scene(contexts, tuple(_log_uniform(rng, 2, most) for _ in range(count)))
 
@@ -231,7 +230,7 @@ class _Player:
     def scene(self, scene: Scene) -> None:
         turns = _TURNS + int(self._rng.integers(0, _TURNS))
         names = self._fill(scene.contexts, turns)
-        arrivals = sorted(int(n) for n in self._rng.integers(0, 3, len(scene.prompts)))
+        arrivals = sorted(int(n) for n in self._rng.integers(0, _TURNS, len(scene.prompts)))
         names += self._turns(scene.prompts, arrivals, turns)
         self._rig.send(*(Withdraw(name) for name in names), ResetPrefixCache())
         self._rig.skip(lambda: False)

@@ -56,7 +56,7 @@ class PackedLinear:
     bias: F32 | None
     out_features: int
     in_features: int
-    dtype: str  # "float32", "bfloat16", "int8" or a format in ops/grouped.py
+    dtype: str  # "float32", "bfloat16", "int8", "int4" or a format in ops/grouped.py
     layout: str  # format tag: a kernel refuses another's layout
     scales: F32 | None = None  # [out_features], what the rows of whole numbers are multiplied by
     grouped: GroupedWeight | None = None  # of a backend that reads it as it is
@@ -152,7 +152,8 @@ class Ops(Protocol):
         """Pack `weight` [N, K] (float32, or uint16 as bfloat16) for `linear`, stored as `dtype`.
 
         "int8" scales each row so that its largest magnitude is 127 and rounds to whole numbers.
-        "int4" gives 32 neighbours of a row a scale (and a minimum) for numbers of 4 bits.
+        "int4" gives 32 neighbours of a row a scale and a minimum for numbers of 4 bits, and means
+        int8 by them.
         `on_packed` hears of each part of `weight` that will not be read again.
         """
         ...

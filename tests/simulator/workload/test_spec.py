@@ -15,7 +15,7 @@ from headway.simulator.workload.forms import parse_arrivals, parse_lengths, pars
 from headway.simulator.workload.spec import from_spec, to_spec
 from headway.simulator.workload.synthetic import Streams, Synthetic
 from headway.simulator.workload.waits import ExponentialWait, FixedWait, UniformWait
-from tests.simulator.workload.test_lengths import laws
+from workload.strategies import laws
 
 positive = st.floats(1e-6, 1e6)
 waits = st.one_of(

@@ -57,9 +57,7 @@ def test_the_same_each_time_and_in_order() -> None:
 
 
 def test_every_text_is_its_own() -> None:
-    names = [
-        name for r in arrived(PLAIN) for name in (*(s.name for s in r.prompt), r.output.name)
-    ]
+    names = [name for r in arrived(PLAIN) for name in (*(s.name for s in r.prompt), r.output.name)]
     assert len(set(names)) == len(names) == 5000
     assert min(names) >= 0
     assert max(names) <= MAX_NAME
@@ -237,7 +235,7 @@ class TestClosedLoop:
     def test_turns_first_then_the_next_session(self) -> None:
         workload = replace(self.WORKLOAD, turns=Turns(lengths.fixed(2)), num_requests=20)
         traffic = workload.traffic()
-        request = list(traffic.arrivals())[0]
+        request, *_ = traffic.arrivals()
         ids = [request.request_id]
         while following := tuple(traffic.follow_up(request, request.arrival_ns + 1)):
             (request,) = following

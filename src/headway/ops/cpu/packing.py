@@ -17,6 +17,7 @@ LAYOUTS = {
     "float32": _native.LAYOUT_F32,
     "bfloat16": _native.LAYOUT_BF16,
     "int8": _native.LAYOUT_INT8,
+    "int4": _native.LAYOUT_INT4,
 }
 _PANEL_COLUMNS = 32
 
@@ -32,13 +33,11 @@ def pack_linear(
     parts = checks.need_weight(weight, bias, dtype)
     if any(len(part) % _PANEL_COLUMNS for part in parts[:-1]):
         parts = (np.concatenate(parts),)  # a panel would have rows of two
-    if dtype == "int8":
-        return _pack_int8(native, parts, bias, on_packed)
-    if dtype == "int4":
-        return _pack_int4(native, parts, bias, on_packed)
+    if dtype in ("int8", "int4"):
+        return _pack_whole(native, parts, bias, dtype, on_packed)
     out_features, in_features = sum(map(len, parts)), parts[0].shape[1]
     is_bf16 = dtype == "bfloat16"
-    panel_words = _native.packed_words(_PANEL_COLUMNS, in_features, is_bf16)
+    panel_words = _native.packed_words(LAYOUTS[dtype], _PANEL_COLUMNS, in_features)
     size = panel_words * 2 if is_bf16 else panel_words
     packed = aligned_zeros((_panels(out_features) * size,), STORED_AS[dtype])
     start = 0
@@ -51,41 +50,17 @@ def pack_linear(
     return PackedLinear(packed, bias, out_features, in_features, dtype, LAYOUTS[dtype])
 
 
-def _pack_int8(
+def _pack_whole(
     native: _native.Backend,
     parts: tuple[Raw, ...],
     bias: F32 | None,
+    dtype: str,
     on_packed: Callable[[Raw], None] | None,
 ) -> PackedLinear:
-    in_features = parts[0].shape[1]
-    panel_words = _native.packed_int8_words(_PANEL_COLUMNS, in_features)
-    packed, scales = _pack_scaled(native.pack_linear_int8, parts, panel_words, on_packed)
-    layout = _native.LAYOUT_INT8
-    return PackedLinear(packed, bias, len(scales), in_features, "int8", layout, scales)
-
-
-def _pack_int4(
-    native: _native.Backend,
-    parts: tuple[Raw, ...],
-    bias: F32 | None,
-    on_packed: Callable[[Raw], None] | None,
-) -> PackedLinear:
-    in_features, layout = parts[0].shape[1], _native.LAYOUT_INT4
-    panel_words = _native.packed_grouped_words(layout, _PANEL_COLUMNS, in_features)
-    packed, factors = _pack_scaled(native.pack_linear_int4, parts, panel_words, on_packed)
-    return PackedLinear(
-        packed, bias, len(factors), in_features, _format_of(layout), layout, factors
-    )
-
-
-def _pack_scaled(
-    pack: Callable[[Raw, Raw, F32], None],
-    parts: tuple[Raw, ...],
-    panel_words: int,
-    on_packed: Callable[[Raw], None] | None,
-) -> tuple[Raw, F32]:
-    """Panels of all parts, and a scale for each row; `pack(part, panels, scales)` fills both."""
-    out_features = sum(map(len, parts))
+    """As int8 or int4: panels of all parts, and a scale for each row."""
+    pack = native.pack_linear_int8 if dtype == "int8" else native.pack_linear_int4
+    out_features, in_features = sum(map(len, parts)), parts[0].shape[1]
+    panel_words = _native.packed_words(LAYOUTS[dtype], _PANEL_COLUMNS, in_features)
     packed = aligned_zeros((_panels(out_features) * panel_words,), np.int32)
     scales = np.empty(out_features, np.float32)
     row = start = 0
@@ -95,12 +70,7 @@ def _pack_scaled(
         row, start = past, end
         if on_packed is not None:
             on_packed(part)
-    return packed, scales
-
-
-def _format_of(layout: str) -> str:
-    """The format in ops/grouped.py of a layout: "cpu/int4/group32/v1" has "int4/group32"."""
-    return layout.removeprefix("cpu/").removesuffix("/v1")
+    return PackedLinear(packed, bias, out_features, in_features, dtype, LAYOUTS[dtype], scales)
 
 
 def pack_grouped(native: _native.Backend, weight: GroupedWeight, bias: F32 | None) -> PackedLinear:
@@ -108,7 +78,7 @@ def pack_grouped(native: _native.Backend, weight: GroupedWeight, bias: F32 | Non
     need_grouped(weight, bias)
     layout = f"cpu/{weight.format}/v1"
     out_features, in_features = weight.numbers.shape
-    words = _native.packed_grouped_words(layout, out_features, in_features)
+    words = _native.packed_words(layout, out_features, in_features)
     packed = aligned_zeros((words,), np.int32)
     native.pack_linear_grouped(
         layout,

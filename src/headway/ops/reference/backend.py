@@ -77,11 +77,10 @@ class ReferenceOps:
         if on_packed is not None:
             for part in parts:
                 on_packed(part)
-        if dtype == "int8":
-            whole, scales = linear_int8.quantize_rows(rows)
+        if dtype in ("int8", "int4"):
+            quantize = linear_int8.quantize_rows if dtype == "int8" else int4.quantize_rows
+            whole, scales = quantize(rows)
             return PackedLinear(whole, bias, len(rows), rows.shape[1], dtype, LAYOUT, scales)
-        if dtype == "int4":
-            return self.pack_grouped(int4.quantize(rows), bias)
         data: Raw = to_bf16(rows) if dtype == "bfloat16" else rows
         return PackedLinear(data, bias, len(rows), rows.shape[1], dtype, LAYOUT)
 
@@ -100,7 +99,7 @@ class ReferenceOps:
         if weight.grouped is not None:
             multiply = linear_grouped.linear
         else:
-            multiply = linear_int8.linear if weight.dtype == "int8" else linear.linear
+            multiply = linear.linear if weight.dtype in checks.WEIGHT_DTYPES else linear_int8.linear
         multiply(x, weight, out, accumulate=accumulate)
 
     def embed(self, table: Raw, token_ids: I32, out: F32) -> None:

@@ -15,7 +15,7 @@ from headway.simulator.step_time.roofline import RooflineModel
 FORMAT = "headway step-time model"
 VERSION = 1
 _UNITS = {
-    "fitted": "terms: ns for each count above `above`; errors: shares of the measured time",
+    "fitted": "terms: ns for each of `name` above `above`; errors: shares of the measured time",
     "roofline": "bytes and operations of a step on one device, and how many of them a second",
 }
 
@@ -74,7 +74,7 @@ def _plain(model: FittedModel | RooflineModel) -> tuple[str, dict[str, Any]]:
 
 def _fitted(values: Mapping[str, Any]) -> FittedModel:
     return FittedModel(
-        terms=tuple(Term(t["count"], int(t["above"]), float(t["ns"])) for t in values["terms"]),
+        terms=tuple(Term(t["name"], int(t["above"]), float(t["ns"])) for t in values["terms"]),
         errors=FitErrors(**values["errors"]),
         seen={name: (int(least), int(most)) for name, (least, most) in values["seen"].items()},
         fitted_on=dict(values["fitted_on"]),

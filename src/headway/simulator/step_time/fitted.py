@@ -18,7 +18,7 @@ from headway.simulator.step_time.base import StepShape
 from headway.simulator.step_time.least_squares import F64, non_negative_least_squares
 from headway.simulator.step_time.observations import Observations
 
-# What can be counted of a step; a term's `count` is one of these names.
+# What can be counted of a step; a term's `name` is one of these names.
 COUNTS = (
     "steps",
     "steps_that_sample",
@@ -39,9 +39,9 @@ _NEVER_AN_OUTLIER = 0.03  # of the step
 
 
 class Term(NamedTuple):
-    """`ns` for each `count` above `above`."""
+    """`ns` for each of what COUNTS calls `name`, above `above`."""
 
-    count: str
+    name: str
     above: int
     ns: float
 
@@ -77,10 +77,10 @@ class FittedModel:
 
     def __post_init__(self) -> None:
         for term in self.terms:
-            if term.count not in COUNTS:
-                raise ValueError(f"nothing is counted as {term.count!r}: {', '.join(COUNTS)}")
+            if term.name not in COUNTS:
+                raise ValueError(f"nothing is counted as {term.name!r}: {', '.join(COUNTS)}")
             if term.above < 0 or not 0 <= term.ns < float("inf"):
-                raise ValueError(f"the term of {term.count} must have numbers of at least 0")
+                raise ValueError(f"the term of {term.name} must have numbers of at least 0")
         by_index = tuple((COUNTS.index(name), above, ns) for name, above, ns in self.terms)
         object.__setattr__(self, "_by_index", by_index)
 
@@ -134,6 +134,8 @@ def fit(
         raise ValueError(
             f"{len(observations)} steps are too few for a fit: record at least {MIN_STEPS}"
         )
+    if not 2 <= held_out_every <= MIN_STEPS:
+        raise ValueError(f"held_out_every must be in [2, {MIN_STEPS}], got {held_out_every}")
     is_held_out = np.arange(len(observations)) % held_out_every == held_out_every - 1
     seen, unseen = observations.where(~is_held_out), observations.where(is_held_out)
     counts = _counts(seen)
@@ -159,7 +161,7 @@ def fit(
 
 def predict_ns(model: FittedModel, observations: Observations) -> F64:
     """Of every step, [steps]."""
-    chosen = [(term.count, term.above) for term in model.terms]
+    chosen = [(term.name, term.above) for term in model.terms]
     return _columns(_counts(observations), chosen) @ np.array([term.ns for term in model.terms])
 
 
@@ -206,7 +208,7 @@ def _robust(columns: F64, durations_ns: F64) -> tuple[F64, npt.NDArray[np.bool_]
 
 
 def _useful(columns: F64, durations_ns: F64, size: F64) -> list[int]:
-    """Columns left when those are gone, one after another, whose going lowers Schwarz's criterion."""
+    """Columns left when those are gone, one by one, whose going lowers Schwarz's criterion."""
     weights = 1.0 / np.maximum(size, 0.1 * durations_ns)
     matrix, target = columns * weights[:, None], durations_ns * weights
     left = list(range(columns.shape[1]))

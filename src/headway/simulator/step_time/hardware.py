@@ -141,7 +141,7 @@ _PRESETS = (
         {"bf16": 165.2, "fp8": 330.3, "int8": 660.6},
         24,
         1008,
-        peaks_from="NVIDIA Ada GPU architecture whitepaper, appendix: bf16 and fp8 with float32 sums",
+        peaks_from="NVIDIA Ada GPU architecture whitepaper, appendix: with sums in float32",
     ),
     _CPU,
 )

@@ -255,7 +255,7 @@ def _fields(request: ClientRequest) -> dict[str, Any]:
 
 
 def _seconds(time_ns: int) -> float:
-    """Reads back as the same nanosecond up to 104 days, where floats become too coarse."""
+    """Reads back as the same nanosecond within 48 days; floats are too coarse beyond."""
     return time_ns / SECOND
 
 

@@ -113,7 +113,7 @@ def _cells(path: Path, layout: Layout) -> Iterator[tuple[int, tuple[str, str, st
     header = next(csv.reader([next(numbered, (1, ""))[1]]), [])
     missing = [name for name in layout.columns if name not in header]
     if missing:
-        raise ValueError(f"{path}:1: a {layout.name} trace has the column {missing[0]!r}")
+        raise ValueError(f"{path}:1: {layout.name} traces have a column {missing[0]!r}")
     places = [header.index(name) for name in layout.columns]
     for number, line in numbered:
         cells = line.split(",") if '"' not in line else next(csv.reader([line]))

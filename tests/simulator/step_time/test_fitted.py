@@ -1,0 +1,150 @@
+"""The fit finds what made the times, in spite of noise, and says how far off it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic import law_ns, observed, shapes
+
+from headway.simulator.step_time.base import StepShape
+from headway.simulator.step_time.fitted import (
+    COUNTS,
+    FitErrors,
+    FittedModel,
+    Term,
+    count,
+    fit,
+    predict_ns,
+)
+
+NO_ERRORS = FitErrors(num_fitted=0, num_left_out=0, num_held_out=0, median=0, p90=0, total=0)
+
+
+def coefficients(model: FittedModel) -> dict[tuple[str, int], float]:
+    return {(term.name, term.above): term.ns for term in model.terms}
+
+
+def off(model: FittedModel) -> np.ndarray:
+    return np.array([model.step_ns(shape) / law_ns(shape) - 1 for shape in shapes(300, seed=9)])
+
+
+def test_known_coefficients_are_found():
+    model = fit(observed(800))
+    found = coefficients(model)
+    assert found == {
+        ("steps", 0): pytest.approx(4e6, rel=1e-3),
+        ("steps_that_sample", 0): pytest.approx(1.2e6, rel=1e-3),
+        ("tokens", 16): pytest.approx(6e4, rel=1e-3),
+        ("samples", 0): pytest.approx(2e4, rel=1e-3),
+        ("decode_attended", 0): pytest.approx(300, rel=1e-3),
+        ("prefill_attended", 0): pytest.approx(40, rel=1e-3),
+    }
+    assert model.errors.p90 < 1e-4
+    assert abs(model.errors.total) < 1e-4
+    assert (model.errors.num_fitted, model.errors.num_held_out) == (640, 160)
+
+
+def test_noise_averages_out_and_is_what_the_errors_say():
+    model = fit(observed(1500, noise=0.05))
+    assert np.abs(off(model)).max() < 0.03
+    assert model.errors.median == pytest.approx(0.05 * 0.674, rel=0.25)  # of a normal's |x|
+    assert abs(model.errors.total) < 0.01
+
+
+def test_outliers_are_left_out_and_counted():
+    model = fit(observed(1500, noise=0.02, outliers=0.06))
+    assert np.abs(off(model)).max() < 0.03
+    assert 40 < model.errors.num_left_out < 110
+    assert model.errors.total < -0.03  # held-out steps keep theirs, and are told of
+
+
+def test_terms_that_do_not_earn_their_place_are_gone():
+    names = {term.name for term in fit(observed(1500, noise=0.02)).terms}
+    assert "prefills" not in names
+    assert len(names) <= 7
+
+
+def test_short_steps_count_as_much_as_long_ones():
+    model = fit(observed(800, noise=0.03))
+    short = [s for s in shapes(800, seed=4) if s.num_tokens <= 4]
+    assert short
+    for shape in short:
+        assert model.step_ns(shape) == pytest.approx(law_ns(shape), rel=0.03)
+
+
+def test_terms_add_up_to_the_step():
+    model = fit(observed(400, noise=0.02))
+    for shape in shapes(50, seed=5):
+        terms = model.terms_ns(shape)
+        assert sum(terms.values()) == pytest.approx(model.step_ns(shape), abs=1)
+        assert set(terms) == {term.name for term in model.terms}
+
+
+def test_many_at_once_are_the_same_as_one_by_one():
+    seen = observed(200, noise=0.02)
+    model = fit(seen)
+    one_by_one = [model.step_ns(StepShape(*row)) for row in seen.shapes.tolist()]
+    assert predict_ns(model, seen) == pytest.approx(np.array(one_by_one), abs=1)
+
+
+def test_it_says_what_it_has_seen():
+    seen = observed(200)
+    tokens = [StepShape(*row).num_tokens for row in seen.shapes.tolist()]
+    model = fit(seen, held_out_every=40)
+    fitted = [tokens[i] for i in range(200) if i % 40 != 39]
+    assert model.seen["tokens"] == (min(fitted), max(fitted))
+    assert set(model.seen) == set(COUNTS)
+
+
+def test_steps_of_one_kind_can_be_fitted_too():
+    """A recording of decodes alone knows nothing of prompts, and is no reason to fail."""
+    decodes = [s for s in shapes(900) if not s.num_prefills]
+    seen = observed(900)
+    only = seen.where(np.array([row[1] == 0 for row in seen.shapes.tolist()]))
+    model = fit(only)
+    assert model.seen["prefills"] == (0, 0)
+    assert model.step_ns(decodes[0]) == pytest.approx(law_ns(decodes[0]), rel=1e-3)
+
+
+def test_too_few_steps_are_refused():
+    with pytest.raises(ValueError, match="39 steps are too few for a fit: record at least 40"):
+        fit(observed(39))
+
+
+@pytest.mark.parametrize("every", [1, 41])
+def test_some_steps_must_be_held_out_and_some_not(every):
+    with pytest.raises(ValueError, match=r"held_out_every must be in \[2, 40\]"):
+        fit(observed(60), held_out_every=every)
+
+
+def test_counts_have_an_order():
+    shape = StepShape(10, 1, 55, 10, 4, 400, 5)
+    assert dict(zip(COUNTS, count(shape), strict=True)) == {
+        "steps": 1,
+        "steps_that_sample": 1,
+        "tokens": 14,
+        "samples": 5,
+        "decodes": 4,
+        "decode_attended": 400,
+        "prefills": 1,
+        "prefill_attended": 55,
+        "prefill_context": 10,
+    }
+
+
+@pytest.mark.parametrize(
+    ("term", "sentence"),
+    [
+        (Term("tokens", 0, -1.0), "the term of tokens must have numbers of at least 0"),
+        (Term("tokens", -1, 1.0), "must have numbers of at least 0"),
+        (Term("tokens", 0, float("nan")), "must have numbers of at least 0"),
+        (Term("moons", 0, 1.0), "nothing is counted as 'moons'"),
+    ],
+)
+def test_impossible_terms_are_refused(term, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        FittedModel(terms=(term,), errors=NO_ERRORS, seen={})
+
+
+def test_a_step_takes_at_least_a_nanosecond():
+    assert FittedModel(terms=(), errors=NO_ERRORS, seen={}).step_ns(StepShape()) == 1
