@@ -26,7 +26,7 @@ def test_knobs_by_their_engine_names():
         SchedulerConfig(), {"batching_unit": "request", "scheduling_policy": "priority"}
     )
     assert (config.unit, config.ordering) == ("request", "priority")
-    with pytest.raises(ValueError, match="^batching_unit must be one of step, request"):
+    with pytest.raises(ValueError, match=r"^batching_unit must be one of step, request"):
         changed_config(config, {"batching_unit": "day"})
 
 

@@ -10,7 +10,7 @@ from tests.simulator.worlds import Listed, PerToken, asks
 
 from headway.core.config import SchedulerConfig
 from headway.simulator.config import Setup, engine_name
-from headway.simulator.inert import POOL, KnobReport, inert_knobs
+from headway.simulator.inert import KnobReport, inert_knobs
 from headway.simulator.same import digest, first_difference
 
 _KNOB = {engine_name(f.name): f.name for f in dataclasses.fields(SchedulerConfig)}
@@ -22,7 +22,7 @@ def setup(asked, num_blocks: int = 30, **knobs) -> Setup:
 
 
 def changed(one: Setup, knob: str, value: object) -> Setup:
-    if knob == POOL:
+    if knob == "num_gpu_blocks_override":
         return dataclasses.replace(one, num_blocks=value)
     config = dataclasses.replace(one.config, **{_KNOB[knob]: value})
     return dataclasses.replace(one, config=config)
@@ -42,7 +42,7 @@ def test_slots_are_inert_where_blocks_bind():
     assert peak < 12
     assert knobs["max_num_seqs"].same_values == (peak, 32, 64, 128)
     assert knobs["max_num_seqs"] in report.inert
-    assert not knobs[POOL].is_inert
+    assert not knobs["num_gpu_blocks_override"].is_inert
     assert report.binding.wall == "KV blocks"
     assert "for KV blocks in" in report.binding.sentence()
 
@@ -78,7 +78,7 @@ def test_what_there_was_no_time_for_is_said():
     one = setup([asks(0, 5, 5)])
     report = inert_knobs(one, one.run(), seconds=0)
     assert report.knobs == ()
-    assert {"max_num_seqs", "kv_policy", POOL} <= set(report.untried)
+    assert {"max_num_seqs", "kv_policy", "num_gpu_blocks_override"} <= set(report.untried)
 
 
 @st.composite

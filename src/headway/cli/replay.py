@@ -121,7 +121,8 @@ def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str
         print()
         for name, result in results.items():
             print(f"What binds, {name}: {Binding.of(result).sentence()}.")
-        print("\n".join(_cut_off(recording)))
+        for line in _cut_off(recording):
+            print(line)
     if "--json" in own:
         told = {
             name: {
@@ -143,7 +144,10 @@ def _model(recording: Recording, path: str | None) -> tuple[StepTimeModel, str]:
 
     if path is not None:
         return read_model(path), f"step times from {path}"
-    model = fit(observe([recording]))
+    try:
+        model = fit(observe([recording]))
+    except ValueError as error:
+        raise FlagError(f"{error}, or give --step-time") from None
     errors = model.errors
     return model, (
         f"step times fitted to {errors.num_fitted:,} steps of this recording; on "

@@ -165,10 +165,8 @@ def check_served(result: Result) -> None:
     if len(result.sequences["ended_ns"]):
         return
     if result.refused:
-        reason = next(iter(result.refused.values()))
-        raise ValueError(
-            f"all {len(result.refused)} requests are refused, the first because {reason}"
-        )
+        count, reason = len(result.refused), next(iter(result.refused.values()))
+        raise ValueError(f"all {count} requests are refused; of the first: {reason}")
     raise ValueError("the workload has no requests")
 
 

@@ -60,8 +60,8 @@ class Binding:
         at_once = f"{self.peak_batch} ran at once at most"
         if self.wall is None:
             return f"nothing: hardly anybody waited, {at_once}"
-        waited = [f"for {_WORDS.get(name, name)} in {s:.0%}" for name, s in self.waited.items()]
-        return (
-            f"{self.wall}: {at_once}; somebody waited {', '.join(waited)} of the steps, "
-            f"nobody in {self.nobody:.0%}"
+        first, *others = (
+            f"for {_WORDS.get(name, name)} in {share:.0%}" for name, share in self.waited.items()
         )
+        waited = ", ".join((f"{first} of the steps", *others))
+        return f"{self.wall}: {at_once}; somebody waited {waited}, nobody in {self.nobody:.0%}"

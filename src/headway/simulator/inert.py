@@ -91,12 +91,16 @@ def inert_knobs(setup: Setup, result: Result, *, seconds: float = 10.0) -> Inert
                 for value, other in variants.items()
             )
         except _OutOfTime:
-            untried.append(engine_name(knob))
+            untried.append(_name(knob))
             continue
         if trials:
             value = setup.num_blocks if knob == POOL else getattr(setup.config, knob)
-            reports.append(KnobReport(engine_name(knob), value, trials))
+            reports.append(KnobReport(_name(knob), value, trials))
     return InertReport(tuple(reports), tuple(untried), Binding.of(result))
+
+
+def _name(knob: str) -> str:
+    return "num_gpu_blocks_override" if knob == POOL else engine_name(knob)
 
 
 # ---- Variants ----
