@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as SequenceOf
 from typing import NamedTuple
 
-from headway.core.events import Aborted, Event, Retired
+from headway.core.events import Aborted, Advanced, Event, Retired
 from headway.core.sequence import Sequence
 from headway.core.step import Step, StepResult
 from headway.core.step_builder import new_tuple
@@ -129,7 +129,7 @@ class CostModelExecutor:
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         for event in events:
-            if isinstance(event, Retired | Aborted):
+            if type(event) is not Advanced and isinstance(event, Retired | Aborted):
                 self._parts.pop(event.sequence_id, None)
 
 

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as SequenceOf
 
-from headway.core.events import Aborted, Event, Rejected, Retired
+from headway.core.events import Aborted, Advanced, Event, Rejected, Retired
 from headway.drive.clock import VirtualClock
 from headway.drive.ports import Command, Submit, Withdraw
 from headway.simulator.script import Script
@@ -101,6 +101,8 @@ class WorkloadInbox:
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         for event in events:
+            if type(event) is Advanced:  # nearly all
+                continue
             if isinstance(event, Retired | Aborted):
                 script, num_live = self._scripts[event.request_id]
                 if num_live > 1:
