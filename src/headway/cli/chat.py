@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from headway.cli.own_flags import split_own
 from headway.cli.parsing import ParsedFlags, parse_flags, print_help
 from headway.flags import FlagError
 
@@ -24,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
         print_help("chat", _ABOUT)
         return 0
     try:
-        own, rest = _split(argv)
+        own, rest = split_own(argv, _OWN)
         flags = parse_flags(rest)
         _refuse_others(flags, is_remote="--url" in own)
         engine, server = flags.configs()
@@ -167,23 +168,6 @@ def _error_text(body: bytes) -> str:
         return str(json.loads(body)["error"]["message"])
     except (ValueError, KeyError, TypeError):
         return f"the server said {body[:200].decode(errors='replace')!r}"
-
-
-def _split(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Our own flags with their values, and the rest, which is the engine's."""
-    own: dict[str, str] = {}
-    rest: list[str] = []
-    words = iter(argv)
-    for word in words:
-        name, has_value, value = word.partition("=")
-        if name not in _OWN:
-            rest.append(word)
-            continue
-        given = value if has_value else next(words, None)
-        if given is None:
-            raise FlagError(f"{name} needs a value")
-        own[name] = given
-    return own, rest
 
 
 def _sampling(own: dict[str, str]) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 _USAGE = """\
 usage: headway COMMAND [MODEL] [flags]
 
-  serve   answer over HTTP, as OpenAI's API does
-  chat    talk to a model in the terminal
+  serve      answer over HTTP, as OpenAI's API does
+  chat       talk to a model in the terminal
+  calibrate  measure how long this machine's steps take, for the simulator
 
 headway COMMAND --help lists the flags; headway --version prints the version.
 """
@@ -38,6 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from headway.cli.chat import main as chat
 
         return chat(rest)
+    if command == "calibrate":
+        from headway.cli.calibrate import main as calibrate
+
+        return calibrate(rest)
     what = f"there is no command {command!r}" if command else "a command is missing"
-    print(f"headway: {what}: serve or chat; see headway --help", file=sys.stderr)
+    print(f"headway: {what}: serve, chat or calibrate; see headway --help", file=sys.stderr)
     return 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
+from headway.core.step import Step
+
 
 class StepShape(NamedTuple):
     """A step in numbers. A token at position p attends p + 1 tokens, itself among them.
@@ -56,6 +58,14 @@ def shape_of(chunks: Iterable[PlacedChunk]) -> StepShape:
         decodes,
         decode_attended,
         samples,
+    )
+
+
+def shape_of_step(step: Step) -> StepShape:
+    """The shape of a step that a scheduler has decided and not been told the outcome of."""
+    return shape_of(
+        PlacedChunk(first, count, sequence.num_prompt_tokens, samples)
+        for sequence, first, count, samples, _ in step.chunks
     )
 
 

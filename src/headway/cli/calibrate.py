@@ -1,0 +1,163 @@
+"""`headway calibrate`: how long this engine's steps take, as a file for the simulator."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.cli.own_flags import split_own
+from headway.cli.parsing import ParsedFlags, parse_flags, print_help
+from headway.flags import FlagError
+
+if TYPE_CHECKING:
+    from headway.simulator.step_time.fitted import FittedModel
+    from headway.simulator.step_time.observations import Observations
+
+_OWN = ("-o", "--output", "--seconds", "--from", "--seed", "--temperature")
+_ABOUT = """Measure steps of every kind on an engine in this process and fit a model of their times.
+
+  -o, --output FILE     where the model goes (JSON); step-time.json unless given
+  --seconds S           how long to measure; 60 unless given
+  --from RECORDING      fit to the steps of a recording (headway serve --record) instead
+  --temperature T       of the requests; 0 unless given
+  --seed N              of the load; 0 unless given
+
+Nothing else should run on the machine meanwhile."""
+_MODEL_FACTS = (
+    "model",
+    "dtype",
+    "quantization",
+    "backend",
+    "num_threads",
+    "kv_cache_dtype",
+    "max_num_batched_tokens",
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    if "--help" in argv or "-h" in argv:
+        print_help("calibrate", _ABOUT)
+        return 0
+    try:
+        own, rest = split_own(argv, _OWN)
+        numbers = _Numbers(own)
+        flags = parse_flags(rest)
+        _refuse_others(flags, own)
+    except FlagError as error:
+        print(f"headway calibrate: {error}", file=sys.stderr)
+        return 2
+    path = own.get("-o") or own.get("--output") or "step-time.json"
+    try:
+        if "--from" in own:
+            observations, facts = _recorded(own["--from"])
+        else:
+            observations, facts = _measured(flags, numbers)
+        _write(observations, facts, path)
+    except (ValueError, OSError, RuntimeError) as error:
+        print(f"headway calibrate: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+class _Numbers:
+    """Our own flags that are numbers. Raises FlagError."""
+
+    def __init__(self, own: Mapping[str, str]) -> None:
+        self.seconds = _number(own, "--seconds", 60.0, 1.0, 86_400.0)
+        self.temperature = _number(own, "--temperature", 0.0, 0.0, 100.0)
+        self.seed = int(_number(own, "--seed", 0.0, 0.0, 2.0**53))
+
+
+def _number(own: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:
+    try:
+        value = float(own.get(name, default))
+    except ValueError:
+        value = float("nan")
+    if not low <= value <= high:
+        raise FlagError(f"{name} must be a number in [{low:g}, {high:g}], got {own[name]!r}")
+    return value
+
+
+def _refuse_others(flags: ParsedFlags, own: Mapping[str, str]) -> None:
+    """What would have no effect is said, not swallowed."""
+    for field in flags.server:
+        raise FlagError(f"{flags.names[field]} is for headway serve: leave it out")
+    if "--from" in own and flags.engine:
+        raise FlagError("--from takes a recording, which has its own engine: leave the rest out")
+    if "-o" in own and "--output" in own:
+        raise FlagError("-o and --output are the same flag: give it once")
+
+
+def _recorded(path: str) -> tuple[Observations, dict[str, object]]:
+    from headway.drive.recording import read_recordings
+    from headway.simulator.step_time.observations import observe
+
+    try:
+        with open(path, encoding="utf-8") as lines:
+            recordings = read_recordings(lines)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not recordings:
+        raise ValueError(f"{path} holds no recording")
+    models = [dict(recording.header.model) for recording in recordings]
+    if any(model != models[0] for model in models):
+        raise ValueError(f"{path} holds recordings of different engines: split it")
+    return observe(recordings), {"recording": Path(path).name, **models[0]}
+
+
+def _measured(flags: ParsedFlags, numbers: _Numbers) -> tuple[Observations, dict[str, object]]:
+    from headway.cli.calibration import NoInbox, measure
+    from headway.engine.build import build_engine
+
+    config, _ = flags.configs()
+    engine = build_engine(config, NoInbox())
+    facts: dict[str, object] = {name: getattr(engine.facts, name) for name in _MODEL_FACTS}
+    print(f"measuring steps of {engine.facts.model} for {numbers.seconds:g} s", file=sys.stderr)
+    observations = measure(
+        engine,
+        seconds=numbers.seconds,
+        seed=numbers.seed,
+        temperature=numbers.temperature,
+        say=lambda line: print(line, file=sys.stderr),
+    )
+    return observations, {**facts, "temperature": numbers.temperature, "machine": _machine()}
+
+
+def _machine() -> str:
+    """The processor's name, as far as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    import platform
+
+    return platform.processor() or platform.machine()
+
+
+def _write(observations: Observations, facts: Mapping[str, object], path: str) -> None:
+    from headway.simulator.step_time.files import write_model
+    from headway.simulator.step_time.fitted import fit
+
+    model = fit(observations, fitted_on=facts)
+    write_model(model, path)
+    print(_report(model))
+    print(f"written to {path}")
+
+
+def _report(model: FittedModel) -> str:
+    errors = model.errors
+    lines = [f"fitted to {errors.num_fitted} steps; {errors.num_left_out} left out as outliers"]
+    for name, above, ns in model.terms:
+        beyond = f" above {above}" if above else ""
+        lines.append(f"  {ns / 1e3:14.4f} us for each of {name}{beyond}")
+    lines.append(
+        f"on {errors.num_held_out} steps that the fit did not see: error {errors.median:.1%} in "
+        f"the median, {errors.p90:.1%} at the 90th percentile, {errors.total:+.1%} of the total"
+    )
+    return "\n".join(lines)
