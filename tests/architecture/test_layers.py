@@ -17,7 +17,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core": (),
     "drive": ("core",),
     "simulator": ("drive", "core"),
-    "replay": ("drive", "core"),
+    "replay": ("drive", "core", "simulator"),
     "model": ("ops",),
     "ops": (),
     "engine": ("drive", "core", "model", "ops", "wire"),

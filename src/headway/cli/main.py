@@ -4,17 +4,66 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 _USAGE = """\
 usage: headway COMMAND [MODEL] [flags]
 
   serve      answer over HTTP, as OpenAI's API does
   chat       talk to a model in the terminal
+  simulate   serve a workload without an engine, and say what would happen
+  sweep      simulate for each value of a flag
+  replay     decide a recording again, as it was or under other flags
   calibrate  measure how long this machine's steps take, for the simulator
 
 headway COMMAND --help lists the flags; headway --version prints the version.
 """
+
+
+def _serve(argv: Sequence[str]) -> int:
+    from headway.cli.serve import main
+
+    return main(argv)
+
+
+def _chat(argv: Sequence[str]) -> int:
+    from headway.cli.chat import main
+
+    return main(argv)
+
+
+def _simulate(argv: Sequence[str]) -> int:
+    from headway.cli.simulate import main
+
+    return main(argv)
+
+
+def _sweep(argv: Sequence[str]) -> int:
+    from headway.cli.simulate import main
+
+    return main(argv, command="sweep")
+
+
+def _replay(argv: Sequence[str]) -> int:
+    from headway.cli.replay import main
+
+    return main(argv)
+
+
+def _calibrate(argv: Sequence[str]) -> int:
+    from headway.cli.calibrate import main
+
+    return main(argv)
+
+
+_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "serve": _serve,
+    "chat": _chat,
+    "simulate": _simulate,
+    "sweep": _sweep,
+    "replay": _replay,
+    "calibrate": _calibrate,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,18 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command in ("--help", "-h"):
         print(_USAGE, end="")
         return 0
-    if command == "serve":
-        from headway.cli.serve import main as serve
-
-        return serve(rest)
-    if command == "chat":
-        from headway.cli.chat import main as chat
-
-        return chat(rest)
-    if command == "calibrate":
-        from headway.cli.calibrate import main as calibrate
-
-        return calibrate(rest)
+    if command in _COMMANDS:
+        return _COMMANDS[command](rest)
     what = f"there is no command {command!r}" if command else "a command is missing"
-    print(f"headway: {what}: serve, chat or calibrate; see headway --help", file=sys.stderr)
+    print(f"headway: {what}: one of {', '.join(_COMMANDS)}; see headway --help", file=sys.stderr)
     return 2

@@ -9,16 +9,30 @@ from headway.flags import FlagError
 
 def split_own(argv: Sequence[str], own: Collection[str]) -> tuple[dict[str, str], list[str]]:
     """The values of the flags in `own`, and the rest. Raises FlagError for one without a value."""
-    values: dict[str, str] = {}
+    values, rest = split_repeated(argv, own)
+    return {name: given[-1] for name, given in values.items()}, rest
+
+
+def split_repeated(
+    argv: Sequence[str], own: Collection[str], switches: Collection[str] = ()
+) -> tuple[dict[str, list[str]], list[str]]:
+    """As `split_own`, with all values of each flag in order; switches have none, which is ""."""
+    values: dict[str, list[str]] = {}
     rest: list[str] = []
     words = iter(argv)
     for word in words:
         name, has_value, value = word.partition("=")
+        name = name.replace("_", "-") if name.startswith("--") else name
+        if name in switches:
+            if has_value:
+                raise FlagError(f"{name} takes no value, got {value!r}")
+            values[name] = [""]
+            continue
         if name not in own:
             rest.append(word)
             continue
         given = value if has_value else next(words, None)
-        if given is None:
+        if given is None or (not has_value and given.startswith("--")):
             raise FlagError(f"{name} needs a value")
-        values[name] = given
+        values.setdefault(name, []).append(given)
     return values, rest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence as SequenceOf
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from headway.core.events import (
     Aborted,
@@ -20,7 +20,7 @@ from headway.core.events import (
 from headway.core.scheduler import Scheduler
 from headway.core.step import Blocker, Step
 from headway.core.stride import Stride
-from headway.simulator.inbox import WorkloadInbox
+from headway.simulator.script import HasRequest
 from headway.simulator.step_time.base import StepShape
 
 NEVER = -1  # in a column of times or indexes
@@ -122,12 +122,18 @@ class State(NamedTuple):
     blocker: int
 
 
+class Asked(Protocol):
+    """Knows the requests of all sequences that have not ended."""
+
+    def script_of(self, request_id: str) -> HasRequest: ...
+
+
 class Collector:
     """Listener, and told by the executor of each step that it runs."""
 
-    def __init__(self, scheduler: Scheduler, inbox: WorkloadInbox) -> None:
+    def __init__(self, scheduler: Scheduler, asked: Asked) -> None:
         self._scheduler = scheduler
-        self._inbox = inbox
+        self._asked = asked
         self._counts_sharing = scheduler.config.enable_prefix_caching
         self._grows = scheduler.config.kv_policy != "reserve"
         self.sequences = SequenceColumns()
@@ -238,7 +244,7 @@ class Collector:
         sequences = self.sequences
         match event:
             case Queued(_, request_id, _):
-                request = self._inbox.script_of(request_id).request
+                request = self._asked.script_of(request_id).request
                 arrived_ns, num_tokens = request.arrival_ns, request.num_prompt_tokens
                 sequences.add(request_id, request.tenant, arrived_ns, num_tokens)
             case Admitted(sequence_id, _, num_cached_tokens):

@@ -12,11 +12,13 @@ from headway.simulator.workload.base import MAX_NAME, ClientRequest
 END_TOKEN = MAX_NAME + 1  # the last token of every output
 
 
-class Script(Protocol):
-    """What the simulator must know of a request. Its stop tokens must hold END_TOKEN."""
-
+class HasRequest(Protocol):
     @property
     def request(self) -> Request: ...
+
+
+class Script(HasRequest, Protocol):
+    """What the simulator must know of a request. Its stop tokens must hold END_TOKEN."""
 
     @property
     def leaves_ns(self) -> int | None:

@@ -316,3 +316,6 @@ _TRACE_READERS: dict[str, Callable[[Any], Any]] = {
     "think_s": _wait,
     "seed": _whole,
 }
+# What a spec may say, of laws and of a trace.
+LAW_FIELDS = tuple(_READERS)
+TRACE_FIELDS = tuple(_TRACE_READERS)

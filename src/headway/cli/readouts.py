@@ -1,0 +1,176 @@
+"""The figures of runs as tables and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.cli.tables import number, print_table, seconds, share
+from headway.flags import FlagError
+from headway.simulator.config import Setup, engine_name
+from headway.simulator.inert import InertReport
+from headway.simulator.result import Spread, Summary
+from headway.simulator.sweep import Point, mean_and_deviation
+
+Figures = Sequence[Summary]  # of the same run under several seeds
+
+
+@dataclass(frozen=True, slots=True)
+class Readout:
+    name: str
+    read: Callable[[Summary], float]
+    show: Callable[[float], str]
+
+    def of(self, summaries: Figures) -> str:
+        """The mean, with the standard deviation where there are several."""
+        mean, deviation = mean_and_deviation([self.read(summary) for summary in summaries])
+        shown = self.show(mean)
+        return f"{shown} ± {self.show(deviation)}" if len(summaries) > 1 else shown
+
+
+READOUTS = (
+    Readout("requests served", lambda s: s.num_requests - s.num_aborted, number),
+    Readout("output tokens per second", lambda s: s.output_tokens_per_second, number),
+    Readout("prompt tokens per second", lambda s: s.prompt_tokens_per_second, number),
+    Readout("requests per second", lambda s: s.requests_per_second, number),
+    Readout("duration", lambda s: s.duration_s, seconds),
+    Readout("steps", lambda s: s.num_steps, number),
+    Readout("share of time in a step", lambda s: s.busy_share, share),
+    Readout("largest batch", lambda s: s.peak_batch, number),
+    Readout("mean batch", lambda s: s.mean_batch, number),
+    Readout("slot efficiency", lambda s: s.slot_efficiency, share),
+    Readout("preemptions", lambda s: s.num_preemptions, number),
+    Readout("prompt tokens recomputed", lambda s: s.num_recomputed_prompt_tokens, number),
+    Readout("prompt tokens found in the cache", lambda s: s.cache_hit_share, share),
+    Readout("held cache that is live", lambda s: s.live_share, share),
+    Readout("cache held at most", lambda s: s.peak_held_share, share),
+)
+_RARE = (
+    Readout("refused", lambda s: s.num_refused, number),
+    Readout("aborted", lambda s: s.num_aborted, number),
+)
+_IN_SWEEPS = (
+    Readout("tokens/s", lambda s: s.output_tokens_per_second, number),
+    Readout("largest batch", lambda s: s.peak_batch, number),
+    Readout("mean batch", lambda s: s.mean_batch, number),
+    Readout("preemptions", lambda s: s.num_preemptions, number),
+    Readout("recomputed", lambda s: s.num_recomputed_prompt_tokens, number),
+    Readout("live cache", lambda s: s.live_share, share),
+    Readout("slot eff.", lambda s: s.slot_efficiency, share),
+    Readout("queue p50", lambda s: s.queue_s.p50, seconds),
+    Readout("TTFT p50", lambda s: s.ttft_s.p50, seconds),
+    Readout("TTFT p99", lambda s: s.ttft_s.p99, seconds),
+    Readout("ITL p50", lambda s: s.itl_s.p50, seconds),
+    Readout("ITL p99", lambda s: s.itl_s.p99, seconds),
+)
+_SPREADS = (
+    ("time in the queue", "queue_s"),
+    ("time to first token (TTFT)", "ttft_s"),
+    ("between tokens (ITL)", "itl_s"),
+    ("mean between tokens (TPOT)", "tpot_s"),
+    ("arrival to end (e2e)", "e2e_s"),
+)
+_SPREAD_FIGURES = tuple(field.name for field in dataclasses.fields(Spread))
+
+
+def print_run(summaries: Figures) -> None:
+    """All readouts of one run: figures, then times."""
+    rare = [r for r in _RARE if any(r.read(summary) for summary in summaries)]
+    print_table(("", ""), [(r.name, r.of(summaries)) for r in (*READOUTS, *rare)])
+    print()
+    rows = [
+        (name, *(_spread_readout(field, f).of(summaries) for f in _SPREAD_FIGURES))
+        for name, field in _SPREADS
+    ]
+    print_table(("", *_SPREAD_FIGURES), rows)
+
+
+def _spread_readout(field: str, figure: str) -> Readout:
+    return Readout(field, lambda summary: getattr(getattr(summary, field), figure), seconds)
+
+
+def print_sweep(points: Sequence[Point]) -> None:
+    """A row for each point."""
+    refused = [r for r in _RARE if any(r.read(s) for point in points for s in point.summaries)]
+    readouts = (*_IN_SWEEPS, *refused)
+    header = (*points[0].values, *(readout.name for readout in readouts))
+    rows = [
+        (*map(str, point.values.values()), *(r.of(point.summaries) for r in readouts))
+        for point in points
+    ]
+    print_table(header, rows)
+
+
+def print_side_by_side(columns: Mapping[str, Figures]) -> None:
+    """The same readouts of several runs, a column for each."""
+    rows = [(r.name, *map(r.of, columns.values())) for r in (*READOUTS, *_RARE)]
+    for name, field in _SPREADS:
+        for figure in ("mean", "p50", "p99"):
+            readout = _spread_readout(field, figure)
+            rows.append((f"{name}, {figure}", *map(readout.of, columns.values())))
+    print_table(("", *columns), rows)
+
+
+# ---- What binds and what does not ----
+
+
+def inert_lines(report: InertReport) -> list[str]:
+    """For people: what binds, what changes nothing, what was not tried."""
+    binding = report.binding
+    lines = [f"What binds: {binding.sentence()}."]
+    lines += [f"  {k.knob}: {_listed(k.same_values)} decide the same" for k in report.inert]
+    half = [k for k in report.knobs if not k.is_inert and len(k.same_values) > 1]
+    lines += [
+        f"  {k.knob}: {_listed(k.same_values)} decide the same; {_listed(k.other_values)} would not"
+        for k in half
+    ]
+    if len(lines) > 1:
+        lines.insert(1, "What changes nothing here, step by step:")
+    moving = [k.knob for k in report.knobs if not k.is_inert and k not in half]
+    if moving:
+        lines.append(f"What would change something: {', '.join(moving)}.")
+    if report.untried:
+        lines.append(f"Not tried, for lack of time: {', '.join(report.untried)}.")
+    return lines
+
+
+def _listed(values: Sequence[Any]) -> str:
+    shown = [("off", "on")[v] if isinstance(v, bool) else str(v) for v in values]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+# ---- JSON ----
+
+
+def settings_of(setup: Setup) -> dict[str, Any]:
+    """Everything that the run was told."""
+    fields = [f.name for f in dataclasses.fields(setup.config) if f.name != "prefix_salt"]
+    config = {engine_name(name): getattr(setup.config, name) for name in fields}
+    return {**config, "num_blocks": setup.num_blocks, **setup.facts}
+
+
+def write_json(values: Any, target: str) -> None:
+    """To a file, or to standard output for "-". NaN becomes null. Raises FlagError."""
+    text = json.dumps(_plain(values), indent=1, default=str)
+    if target == "-":
+        print(text)
+        return
+    try:
+        Path(target).write_text(text + "\n")
+    except OSError as error:
+        raise FlagError(f"--json {target} cannot be written: {error.strerror}") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value

@@ -1,0 +1,203 @@
+"""`headway replay`: a recording decided again, exactly as it was or under other settings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headway.cli.own_flags import split_repeated
+from headway.flags import FlagError
+
+if TYPE_CHECKING:
+    from headway.drive.recording import Recording
+    from headway.simulator.config import Setup
+    from headway.simulator.result import Result
+    from headway.simulator.step_time.base import StepTimeModel
+
+_OWN = ("--step-time", "--recording", "--json", "--num-gpu-blocks-override")
+_SWITCHES = ("--what-if",)
+_ABOUT = """\
+usage: headway replay RECORDING [flags]
+
+RECORDING is a file of headway serve --record. Without flags the scheduler decides every step again,
+with the recorded times, and it is said whether all decisions are the same (exit code 1 if not).
+
+With flags of the scheduler (--max-num-seqs, --kv-policy, ...: headway simulate --help has them) the
+recorded traffic is simulated under the recorded settings and under the changed ones, and both stand
+beside what was measured. Steps take as long as a model says that is fitted to this recording.
+
+  --what-if             simulate, even if no setting is changed
+  --step-time FILE      take the times of headway calibrate's model instead
+  --recording N         which one, where a file holds several (one for each start of the engine)
+  --json FILE|-         all figures and settings"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Returns the exit code: 2 for what cannot be replayed, 1 for another decision."""
+    if "--help" in argv or "-h" in argv:
+        print(_ABOUT)
+        return 0
+    try:
+        return _replay(argv)
+    except (FlagError, ValueError) as error:
+        print(f"headway replay: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _replay(argv: Sequence[str]) -> int:
+    from headway.cli.simulation import engine_settings
+    from headway.replay.files import load_recordings
+
+    values, rest = split_repeated(argv, ("--step-time", "--recording", "--json"), _SWITCHES)
+    own = {name: given[-1] for name, given in values.items()}
+    settings = engine_settings(rest, own)
+    path = own.pop("--model-shape", None)  # what stands alone on a line is a model elsewhere
+    if path is None:
+        raise FlagError("which recording? Give the file that headway serve --record wrote")
+    recordings = _chosen(load_recordings(path), own.get("--recording"), path)
+    is_exact = not settings and not {"--what-if", "--step-time"} & set(own)
+    if is_exact:
+        return _exactly(recordings, own.get("--json"))
+    if len(recordings) > 1:
+        raise FlagError(
+            f"{path} holds {len(recordings)} recordings, one for each start of the engine: choose "
+            f"with --recording 1 to {len(recordings)}"
+        )
+    return _what_if(recordings[0], settings, own)
+
+
+def _chosen(recordings: list[Recording], given: str | None, path: str) -> list[Recording]:
+    if given is None:
+        return recordings
+    if not given.isdecimal() or not 1 <= int(given) <= len(recordings):
+        raise FlagError(f"--recording must be in [1, {len(recordings)}] for {path}, got {given!r}")
+    return [recordings[int(given) - 1]]
+
+
+def _exactly(recordings: Sequence[Recording], json_target: str | None) -> int:
+    from headway.cli.readouts import write_json
+    from headway.replay.exact import replay_exactly
+
+    told: list[dict[str, Any]] = []
+    for number, recording in enumerate(recordings, 1):
+        replayed = replay_exactly(recording)
+        is_same = replayed.difference is None
+        told.append(
+            {
+                "identical": is_same,
+                "num_steps": replayed.num_steps,
+                "difference": replayed.difference,
+            }
+        )
+        if json_target != "-":
+            which = f"recording {number}: " if len(recordings) > 1 else ""
+            answer = "yes" if is_same else f"no, {replayed.difference}; before that"
+            print(f"{which}decisions identical: {answer}, {replayed.num_steps:,} steps")
+    if json_target:
+        write_json(told, json_target)
+    return 0 if all(one["identical"] for one in told) else 1
+
+
+def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str, str]) -> int:
+    from headway.cli.readouts import print_side_by_side, settings_of, write_json
+    from headway.replay.measured import replay_and_measure
+    from headway.simulator.binding import Binding
+
+    replayed, measured = replay_and_measure(recording)
+    if replayed.difference:
+        raise ValueError(f"these decisions are not this scheduler's: {replayed.difference}")
+    model, about = _model(recording, own.get("--step-time"))
+    setups = {"same settings": _setup(recording, {}, model)}
+    if settings:
+        setups["with the changes"] = _setup(recording, settings, model)
+    results: dict[str, Result] = {"as recorded": measured}
+    results |= {name: setup.run() for name, setup in setups.items()}
+    if own.get("--json") != "-":
+        print(f"{about}\n")
+        print_side_by_side({name: [result.summary()] for name, result in results.items()})
+        print()
+        for name, result in results.items():
+            print(f"What binds, {name}: {Binding.of(result).sentence()}.")
+        print("\n".join(_cut_off(recording)))
+    if "--json" in own:
+        told = {
+            name: {
+                "summary": result.summary().to_dict(),
+                "settings": settings_of(setups[name]) if name in setups else None,
+                "refused": result.refused,
+            }
+            for name, result in results.items()
+        }
+        write_json(told, own["--json"])
+    return 0
+
+
+def _model(recording: Recording, path: str | None) -> tuple[StepTimeModel, str]:
+    """The step times, and a line about them."""
+    from headway.simulator.step_time.files import read_model
+    from headway.simulator.step_time.fitted import fit
+    from headway.simulator.step_time.observations import observe
+
+    if path is not None:
+        return read_model(path), f"step times from {path}"
+    model = fit(observe([recording]))
+    errors = model.errors
+    return model, (
+        f"step times fitted to {errors.num_fitted:,} steps of this recording; on "
+        f"{errors.num_held_out:,} others the error is {errors.median:.1%} in the median, "
+        f"{errors.total:+.1%} in total"
+    )
+
+
+def _setup(recording: Recording, settings: Mapping[str, Any], model: StepTimeModel) -> Setup:
+    from headway.replay.requests import recorded_config
+    from headway.replay.traffic import RecordedTraffic
+    from headway.simulator.config import SCHEDULER_SETTINGS, Setup, changed_config
+
+    header = recording.header
+    asked = {name: value for name, value in settings.items() if name in SCHEDULER_SETTINGS}
+    config = changed_config(recorded_config(header), asked)
+    return Setup(
+        config=config,
+        num_blocks=_num_blocks(recording, settings, config.block_size),
+        model=model,
+        workload=RecordedTraffic(header, recording.entries, block_size=config.block_size),
+        facts={"model": header.model},
+    )
+
+
+def _num_blocks(recording: Recording, settings: Mapping[str, Any], block_size: int) -> int:
+    """As many as asked for, or as fill the recorded pool."""
+    header = recording.header
+    num_blocks = settings.get("num_gpu_blocks_override")
+    pool_bytes = settings.get("kv_cache_memory_bytes")
+    if num_blocks is None and pool_bytes is not None:
+        per_token = header.model.get("kv_bytes_per_token")
+        if not isinstance(per_token, int) or per_token < 1:
+            raise FlagError(
+                "the recording does not say how many bytes a token takes: give "
+                "--num-gpu-blocks-override"
+            )
+        num_blocks = pool_bytes // (per_token * block_size)
+    elif num_blocks is None:
+        recorded_size = header.scheduler["block_size"]
+        assert isinstance(recorded_size, int)
+        num_blocks = header.num_blocks * recorded_size // block_size
+    if num_blocks < 1:
+        raise FlagError("a KV cache of less than one block serves nobody")
+    return num_blocks
+
+
+def _cut_off(recording: Recording) -> list[str]:
+    from headway.replay.traffic import RecordedTraffic
+
+    traffic = RecordedTraffic(recording.header, recording.entries)
+    if not traffic.num_cut_off:
+        return []
+    return [
+        f"{traffic.num_cut_off} sequences were cut off by the end of the recording or a failed "
+        f"step; they end there in the simulation too."
+    ]

@@ -1,0 +1,247 @@
+"""`headway simulate` and `headway sweep`: the scheduler over a workload, with no engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headway.cli.own_flags import split_repeated
+from headway.flags import FlagError
+
+if TYPE_CHECKING:
+    from headway.simulator.config import Setup
+    from headway.simulator.result import Result
+    from headway.simulator.sweep import Point
+
+_OUTPUT_FLAGS = {
+    "--sweep": ("FLAG=A,B,...", "Runs for each value of a flag; again: for each combination."),
+    "--seeds": ("N", "Runs under so many seeds: mean and standard deviation."),
+    "--json": ("FILE|-", "All figures and settings."),
+    "--plot": ("[KIND:]FILE", "PNG or SVG; KIND is batch or lanes of a run, latency of a sweep."),
+    "--no-inert": ("", "Leave out which knobs change nothing here."),
+}
+_NOT_SWEPT = ("--sweep", "--seeds", "--json", "--plot", "--no-inert")
+_PLOTS = ("batch", "lanes", "latency")
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    axes: Mapping[str, Sequence[str]]
+    num_seeds: int
+    json: str | None
+    plots: Sequence[tuple[str, str]]  # kind and file
+    tells_inert: bool
+
+    @property
+    def is_quiet(self) -> bool:
+        return self.json == "-"
+
+
+def main(argv: Sequence[str], *, command: str = "simulate") -> int:
+    """Returns the exit code: 2 for a command line that cannot be simulated."""
+    if "--help" in argv or "-h" in argv:
+        from headway.cli.simulate_help import print_simulate_help
+
+        print_simulate_help(command, _OUTPUT_FLAGS)
+        return 0
+    try:
+        values, rest = split_repeated(
+            argv, [name for name, (usage, _) in _OUTPUT_FLAGS.items() if usage], ("--no-inert",)
+        )
+        output = _output(values)
+        if command == "sweep" and not output.axes:
+            raise FlagError("--sweep says what is swept, as in --sweep max-num-seqs=8,32,128")
+        _sweep(rest, output) if output.axes else _simulate(rest, output)
+    except (FlagError, ValueError) as error:
+        print(f"headway {command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _output(values: Mapping[str, Sequence[str]]) -> _Output:
+    axes: dict[str, Sequence[str]] = {}
+    for given in values.get("--sweep", ()):
+        name, choices = _axis(given)
+        if name in axes:
+            raise FlagError(f"--sweep {name} is there twice: list all its values in one")
+        axes[name] = choices
+    plots = [_plot(given, is_sweep=bool(axes)) for given in values.get("--plot", ())]
+    return _Output(
+        axes,
+        _num_seeds(values.get("--seeds", ("1",))[-1]),
+        values.get("--json", (None,))[-1],
+        plots,
+        "--no-inert" not in values,
+    )
+
+
+def _axis(given: str) -> tuple[str, list[str]]:
+    """`max-num-seqs=1,8`; values that hold commas themselves are parted by semicolons."""
+    name, found, listed = given.partition("=")
+    name = name.removeprefix("--").replace("_", "-")
+    values = [value.strip() for value in listed.split(";" if ";" in listed else ",")]
+    if not found or not name or not all(values):
+        raise FlagError(f"--sweep takes FLAG=A,B,..., as max-num-seqs=8,32, got {given!r}")
+    if f"--{name}" in _NOT_SWEPT:
+        raise FlagError(f"--{name} changes nothing about a run and cannot be swept")
+    if len(set(values)) < len(values):
+        raise FlagError(f"--sweep {name} has a value twice: {listed}")
+    return name, values
+
+
+def _num_seeds(given: str) -> int:
+    if not given.isdecimal() or not 1 <= int(given) <= 1000:
+        raise FlagError(f"--seeds must be a whole number in [1, 1000], got {given!r}")
+    return int(given)
+
+
+def _plot(given: str, *, is_sweep: bool) -> tuple[str, str]:
+    kind, found, path = given.partition(":")
+    if not found or kind not in _PLOTS:
+        kind, path = "latency" if is_sweep else "batch", given
+    if (kind == "latency") != is_sweep:
+        raise FlagError(f"--plot {kind} is of {'one run' if is_sweep else 'a sweep'}")
+    if not path.endswith((".png", ".svg", ".pdf")):
+        raise FlagError(f"--plot takes a file that ends in .png or .svg, got {path!r}")
+    return kind, path
+
+
+# ---- One run ----
+
+
+def _simulate(argv: Sequence[str], output: _Output) -> None:
+    from headway.cli.readouts import inert_lines, print_run, settings_of, write_json
+    from headway.cli.simulation import setup_of
+    from headway.simulator.binding import Binding
+    from headway.simulator.inert import inert_knobs
+
+    setup = setup_of(argv)
+    result = _first_run(setup, output)
+    others = (setup_of(argv, number).run() for number in range(1, output.num_seeds))
+    summaries = [result.summary(), *(other.summary() for other in others)]
+    report = inert_knobs(setup, result) if output.tells_inert else None
+    if not output.is_quiet:
+        print(_heading(setup))
+        print()
+        print_run(summaries)
+        print()
+        binding = Binding.of(result)
+        lines = inert_lines(report) if report else [f"What binds: {binding.sentence()}."]
+        print("\n".join(lines))
+    if output.json:
+        told = {
+            "settings": settings_of(setup),
+            "summaries": [summary.to_dict() for summary in summaries],
+            "refused": result.refused,
+            "inert": report.to_dict() if report else None,
+        }
+        write_json(told, output.json)
+
+
+def _first_run(setup: Setup, output: _Output) -> Result:
+    """The run that is drawn and explained. Raises ValueError if it could serve nobody."""
+    from headway.simulator.lanes import LaneLog
+
+    log = LaneLog() if any(kind == "lanes" for kind, _ in output.plots) else None
+    result = setup.run((log,) if log else ())
+    check_served(result)
+    for kind, path in output.plots:
+        from headway.simulator import plots
+
+        if kind == "lanes":
+            assert log is not None
+            plots.plot_lanes(result, log, path)
+        else:
+            plots.plot_batch(result, path)
+    return result
+
+
+def check_served(result: Result) -> None:
+    """Raises ValueError for a run in which nobody was served."""
+    if len(result.sequences["ended_ns"]):
+        return
+    if result.refused:
+        reason = next(iter(result.refused.values()))
+        raise ValueError(
+            f"all {len(result.refused)} requests are refused, the first because {reason}"
+        )
+    raise ValueError("the workload has no requests")
+
+
+def _heading(setup: Setup) -> str:
+    config, facts = setup.config, setup.facts
+    machine = ", ".join(
+        str(facts[name]) for name in ("model", "hardware", "step_time") if name in facts
+    )
+    pool = f"{setup.num_blocks:,} KV blocks of {config.block_size} tokens ({facts['pool']})"
+    return (
+        f"{machine}: {pool}, max_num_seqs {config.max_num_seqs}, "
+        f"max_num_batched_tokens {config.max_num_batched_tokens}"
+    )
+
+
+# ---- Many ----
+
+
+def _sweep(argv: Sequence[str], output: _Output) -> None:
+    from headway.cli.readouts import print_sweep, settings_of, write_json
+    from headway.cli.simulation import setup_of
+    from headway.simulator.sweep import sweep
+
+    settings: list[dict[str, Any]] = []
+
+    def setup_at(values: Mapping[str, Any], number: int) -> Setup:
+        setup = setup_of([*argv, *(f"--{name}={value}" for name, value in values.items())], number)
+        if number == 0:
+            settings.append(settings_of(setup))
+        return setup
+
+    points: list[Point] = []
+    for point in sweep(output.axes, setup_at, num_seeds=output.num_seeds):
+        points.append(point)
+        if sys.stderr.isatty():
+            print(f"\r{len(points)} done", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print("\r", end="", file=sys.stderr)
+    if not output.is_quiet:
+        print_sweep(points)
+        print()
+        print("\n".join(_same_lines(points)))
+    if output.json:
+        write_json(
+            [_point_values(p, s) for p, s in zip(points, settings, strict=True)], output.json
+        )
+    for _, path in output.plots:
+        from headway.simulator.plots import plot_latency
+
+        plot_latency(points, path)
+
+
+def _same_lines(points: Sequence[Point]) -> list[str]:
+    """Points that decided the same, and what bound there."""
+    from headway.simulator.sweep import same_points
+
+    lines = []
+    for group in same_points(points):
+        *some, last = (_name(point) for point in group)
+        lines.append(f"{', '.join(some)} and {last} decide the same, step by step.")
+        lines.append(f"  What binds there: {group[0].binding.sentence()}.")
+    return lines or ["No two of these decide the same."]
+
+
+def _name(point: Point) -> str:
+    return " ".join(f"{name}={value}" for name, value in point.values.items())
+
+
+def _point_values(point: Point, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "values": point.values,
+        "settings": settings,
+        "summaries": [summary.to_dict() for summary in point.summaries],
+        "waited": point.binding.waited,
+        "digest": point.digest,
+    }

@@ -1,0 +1,193 @@
+"""Which knobs change nothing here: each is changed, and the run is made again to see.
+
+Two runs are the same when their steps are, one by one (who computes how much, with how much behind
+it), and when every request was admitted, answered and ended at the same time in both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headway.core.config import KV_POLICIES, ORDERINGS, PREFILLS, UNITS, SchedulerConfig
+from headway.simulator.binding import Binding
+from headway.simulator.config import Setup, engine_name
+from headway.simulator.result import Result
+from headway.simulator.same import Expected, NotTheSame, first_difference
+from headway.simulator.step_time.base import StepShape
+
+POOL = "num_blocks"
+_CHECK_EVERY = 256  # steps between two looks at the clock
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Another value, and the first step that it made another; None if it changed nothing."""
+
+    value: Any
+    differs_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class KnobReport:
+    """A knob, by its engine's name, and what other values of it did."""
+
+    knob: str
+    value: Any
+    trials: tuple[Trial, ...]
+
+    @property
+    def is_inert(self) -> bool:
+        return all(trial.differs_at is None for trial in self.trials)
+
+    @property
+    def same_values(self) -> tuple[Any, ...]:
+        """All that decide the same, the run's own among them."""
+        same = [self.value, *(t.value for t in self.trials if t.differs_at is None)]
+        is_ordered = all(isinstance(v, int | float) and not isinstance(v, bool) for v in same)
+        return tuple(sorted(same)) if is_ordered else tuple(same)
+
+    @property
+    def other_values(self) -> tuple[Any, ...]:
+        """All that decide otherwise."""
+        return tuple(t.value for t in self.trials if t.differs_at is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class InertReport:
+    """`untried`: knobs that there was no time for. `binding`: what the run was short of."""
+
+    knobs: tuple[KnobReport, ...]
+    untried: tuple[str, ...]
+    binding: Binding
+
+    @property
+    def inert(self) -> tuple[KnobReport, ...]:
+        return tuple(report for report in self.knobs if report.is_inert)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return dataclasses.asdict(self)
+
+
+def inert_knobs(setup: Setup, result: Result, *, seconds: float = 10.0) -> InertReport:
+    """Run `setup`, whose `result` is known, with each knob changed.
+
+    A run stops at the first step that differs. After `seconds` the knobs left are not tried.
+    """
+    deadline = time.monotonic() + seconds
+    reports: list[KnobReport] = []
+    untried: list[str] = []
+    for knob, variants in _variants(setup, result):
+        try:
+            trials = tuple(
+                Trial(value, _first_difference(other, result, deadline))
+                for value, other in variants.items()
+            )
+        except _OutOfTime:
+            untried.append(engine_name(knob))
+            continue
+        if trials:
+            value = setup.num_blocks if knob == POOL else getattr(setup.config, knob)
+            reports.append(KnobReport(engine_name(knob), value, trials))
+    return InertReport(tuple(reports), tuple(untried), Binding.of(result))
+
+
+# ---- Variants ----
+
+
+def _variants(setup: Setup, result: Result) -> Iterator[tuple[str, Mapping[Any, Setup]]]:
+    """Each knob with the values that are tried; those that cannot be are left out."""
+    config = setup.config
+    peak = int(result.steps["num_running"].max(initial=0))
+    halves = {name: _around(getattr(config, name)) for name in _SIZES}
+    if 0 < peak < config.max_num_seqs:
+        halves["max_num_seqs"] = sorted({peak, *halves["max_num_seqs"]} - {config.max_num_seqs})
+    for knob, values in halves.items():
+        yield knob, _changed(setup, knob, values)
+    yield POOL, {n: dataclasses.replace(setup, num_blocks=n) for n in _around(setup.num_blocks)}
+    threshold, budget = config.long_prefill_token_threshold, config.max_num_batched_tokens
+    thresholds = [0, *_around(threshold)] if threshold else [max(1, budget // 4)]
+    yield (
+        "long_prefill_token_threshold",
+        _changed(setup, "long_prefill_token_threshold", thresholds),
+    )
+    watermarks = [0.0, min(0.99, 2 * config.watermark)] if config.watermark else [0.01]
+    yield "watermark", _changed(setup, "watermark", watermarks)
+    for knob in _SWITCHES:
+        yield knob, _changed(setup, knob, [not getattr(config, knob)])
+    for knob, choices in _CHOICES.items():
+        others = [choice for choice in choices if choice != getattr(config, knob)]
+        yield knob, _changed(setup, knob, others)
+    usual_victim = _USUAL_VICTIM[config.ordering]
+    victim = usual_victim if config.victim == "auto" else config.victim
+    yield "victim", _changed(setup, "victim", [v for v in _USUAL_VICTIM.values() if v != victim])
+
+
+_SIZES = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
+_SWITCHES = ("enable_prefix_caching", "enable_chunked_prefill", "reserve_full_isl")
+_CHOICES = {
+    "kv_policy": KV_POLICIES,
+    "unit": UNITS,
+    "prefill": PREFILLS,
+    "ordering": ORDERINGS,
+}
+_USUAL_VICTIM = {"fcfs": "newest", "priority": "lowest-priority"}  # what "auto" means
+
+
+def _around(value: int) -> list[int]:
+    return [value // 2, value * 2] if value > 1 else [value * 2]
+
+
+def _changed(setup: Setup, knob: str, values: list[Any]) -> dict[Any, Setup]:
+    variants: dict[Any, Setup] = {}
+    for value in values:
+        if (config := _replaced(setup.config, knob, value)) is not None:
+            variants[value] = dataclasses.replace(setup, config=config)
+    return variants
+
+
+def _replaced(config: SchedulerConfig, knob: str, value: Any) -> SchedulerConfig | None:
+    """None for a value that the rest of the configuration does not allow."""
+    try:
+        return dataclasses.replace(config, **{knob: value})
+    except ValueError:
+        return None
+
+
+# ---- Runs that stop where they differ ----
+
+
+class _OutOfTime(BaseException):
+    pass
+
+
+class _Watched:
+    """A step-time model that compares each step with the known run's, and looks at the clock."""
+
+    def __init__(self, setup: Setup, result: Result, deadline: float) -> None:
+        self._expected = Expected(result)
+        self._step_ns = setup.model.step_ns
+        self.terms_ns = setup.model.terms_ns
+        self._deadline = deadline
+
+    def step_ns(self, shape: StepShape) -> int:
+        self._expected.check(shape)
+        if self._expected.num_steps % _CHECK_EVERY == 0 and time.monotonic() > self._deadline:
+            raise _OutOfTime
+        return self._step_ns(shape)
+
+
+def _first_difference(setup: Setup, result: Result, deadline: float) -> int | None:
+    """The first step in which a run of `setup` is another than `result`."""
+    if time.monotonic() > deadline:
+        raise _OutOfTime
+    watched = _Watched(setup, result, deadline)
+    try:
+        other = dataclasses.replace(setup, model=watched).run()
+    except NotTheSame as stopped:
+        return stopped.step
+    return first_difference(other, result)
