@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.simulator.worlds import Listed, Log, PerToken, asks
 
 from headway.core.config import SchedulerConfig
 from headway.core.events import Aborted, Queued, RefusalCause, Rejected, Retired
@@ -18,7 +19,6 @@ from headway.simulator.workload.arrivals import ClosedLoop
 from headway.simulator.workload.lengths import fixed, uniform
 from headway.simulator.workload.synthetic import Synthetic
 from headway.simulator.workload.waits import NO_WAIT, FixedWait
-from tests.simulator.worlds import Listed, Log, PerToken, asks
 
 CONFIG = SchedulerConfig(max_num_seqs=2)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.simulator.worlds import Listed, PerToken, asks
 
 from headway.core.config import SchedulerConfig
 from headway.core.scheduler import Scheduler
@@ -17,7 +18,6 @@ from headway.simulator.inbox import Source, WorkloadInbox
 from headway.simulator.script import END_TOKEN, SyntheticScript
 from headway.simulator.simulate import simulate
 from headway.simulator.workload.base import MAX_NAME, Segment
-from tests.simulator.worlds import Listed, PerToken, asks
 
 CONFIG = SchedulerConfig(block_size=4, max_model_len=64, enable_prefix_caching=False)
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.simulator.worlds import Listed, Log, PerToken, asks
 
 from headway.core.config import SchedulerConfig
 from headway.simulator.result import PERCENTILES, Spread
 from headway.simulator.simulate import simulate
-from tests.simulator.worlds import Listed, Log, PerToken, asks
 
 SECOND = 1_000_000_000
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.simulator.worlds import Listed, Log, PerToken, asks
 
 from headway.core.config import SchedulerConfig
 from headway.simulator.simulate import simulate
-from tests.simulator.worlds import Listed, Log, PerToken, asks
 
 BLOCK_SIZE, NUM_BLOCKS, MAX_LEN = 4, 24, 90
 
