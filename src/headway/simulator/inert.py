@@ -25,7 +25,10 @@ _CHECK_EVERY = 256  # steps between two looks at the clock
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Another value, and the first step that it made another; None if it changed nothing."""
+    """Another value, and the first step that computed something else; None: it changed nothing.
+
+    Where all steps compute the same and only some request fared otherwise, a step behind the last.
+    """
 
     value: Any
     differs_at: int | None
