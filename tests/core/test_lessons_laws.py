@@ -1,8 +1,9 @@
 """The published 256-request lesson: its laws hold exactly, step by step.
 
-`lessons/workload001.json` is a witness of the published workload, not the author's draw. Headway
-keeps generated tokens when it preempts, the published simulator makes them again, so numbers of
-preemptions and of recomputed tokens differ from the article's and are not compared.
+`tests/lessons/workload001.json` is a witness of the published workload, not the author's draw.
+Headway keeps generated tokens when it preempts, the published simulator makes them again, so
+numbers of preemptions and of recomputed tokens differ from the article's and are not compared.
+`tests/lessons` compares them, with a rule for victims that forgets.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from headway.core.request import Request, SamplingParams
 from headway.core.scheduler import Scheduler
 from headway.core.step import StepResult
 
-WORKLOAD = json.loads((Path(__file__).parent / "lessons" / "workload001.json").read_text())
+WORKLOAD = json.loads((Path(__file__).parents[1] / "lessons" / "workload001.json").read_text())
 BLOCKS_PER_GIB = 2**30 / (147_456 * 16)
 
 

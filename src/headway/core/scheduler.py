@@ -246,8 +246,7 @@ class Scheduler:
     ) -> list[Event]:
         """Take the first steps of a stride, which yielded these tokens for each sequence of it.
 
-        Returns whom the last of them ended; nothing else happened that is worth an event but that
-        they advanced.
+        Returns whom the last of them ended; all that happened besides is that they advanced.
 
         Raises ValueError, with nothing changed, if that many steps or tokens are not what it has,
         RuntimeError if it is no longer what comes next.
@@ -261,11 +260,7 @@ class Scheduler:
         self._num_steps += num_steps
         if not self.num_waiting:
             self._waiting_reasons = {}
-        events: list[Event] = []
-        for sequence in may_have_ended(stride.sequences):
-            if retired := self._limits.ending(sequence, sequence.token_ids[-1]):
-                events += self._end(sequence, retired)
-        return events
+        return self._end_the_finished(stride.sequences)
 
     # ---- The outcome ----
 
@@ -278,19 +273,24 @@ class Scheduler:
         self._check_oldest(step)
         tokens = sampled_tokens(step, result)
         self._in_flight.popleft()
-        advanced: list[tuple[Sequence, int]] = []
+        advanced: list[Sequence] = []
         events: list[Event] = []
         for sequence, token_id in tokens:
             sequence.num_pending_tokens -= 1
             if sequence.status is _FINISHED:
                 continue  # while it was in flight
             sequence.token_ids.append(token_id)
-            advanced.append((sequence, token_id))
-            name = (sequence.sequence_id, sequence.request.request_id)
-            events.append(new_tuple(Advanced, (*name, (token_id,))))
-        self._prefix.register([sequence for sequence, _ in advanced])
-        for sequence, token_id in advanced:
-            if retired := self._limits.ending(sequence, token_id):
+            advanced.append(sequence)
+            fields = (sequence.sequence_id, sequence.request.request_id, (token_id,))
+            events.append(new_tuple(Advanced, fields))
+        self._prefix.register(advanced)
+        return events + self._end_the_finished(advanced)
+
+    def _end_the_finished(self, advanced: SequenceOf[Sequence]) -> list[Event]:
+        """Of those that just got a token, end whom it ends."""
+        events: list[Event] = []
+        for sequence in may_have_ended(advanced):
+            if retired := self._limits.ending(sequence, sequence.token_ids[-1]):
                 events += self._end(sequence, retired)
         return events
 

@@ -148,9 +148,11 @@ def walk(
 
 
 def may_have_ended(sequences: Iterable[Sequence]) -> list[Sequence]:
-    """Those whose latest token could be their last: nearly always none."""
+    """Those whose latest token could be their last: nearly always none, and cheap to see."""
     return [
         s
         for s in sequences
-        if len(s.token_ids) >= s.max_num_tokens or s.token_ids[-1] in s.request.stop_token_ids
+        if len(s.token_ids) >= s.max_num_tokens
+        or s.token_ids[-1] in s.request.stop_token_ids
+        or s.repetition is not None
     ]

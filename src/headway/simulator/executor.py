@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as SequenceOf
 from typing import NamedTuple
 
-from headway.core.events import Aborted, Event, Retired
+from headway.core.events import Aborted, Advanced, Event, Retired
 from headway.core.sequence import Sequence
 from headway.core.step import Step, StepResult
 from headway.core.step_builder import new_tuple
@@ -42,8 +42,16 @@ class CostModelExecutor:
         self._inbox = inbox
         self._collector = collector
         self._parts: dict[int, _Part] = {}
+        self._failure: Exception | None = None
 
     def run(self, step: Step) -> StepResult:
+        try:
+            return self._run(step)
+        except Exception as error:
+            self._failure = error  # to the loop a failed step is one that an engine survives
+            raise
+
+    def _run(self, step: Step) -> StepResult:
         prefill_tokens = prefills = prefill_attended = prefill_context = 0
         decodes = decode_attended = 0
         tokens: dict[int, tuple[int, ...]] = {}
@@ -128,8 +136,11 @@ class CostModelExecutor:
         return ends_ns
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
+        """Raises what the latest step raised: there is no machine that could break."""
+        if self._failure:
+            raise self._failure
         for event in events:
-            if isinstance(event, Retired | Aborted):
+            if type(event) is not Advanced and isinstance(event, Retired | Aborted):
                 self._parts.pop(event.sequence_id, None)
 
 

@@ -93,12 +93,14 @@ class Result:
         steps: dict[str, Column],
         gaps_ns: Column,
         refused: dict[str, str],
+        num_refused: int,
     ) -> None:
         self.config = config
         self.num_blocks = num_blocks
         self.sequences = sequences
         self.steps = steps
         self.refused = refused  # request id: why
+        self._num_refused = num_refused  # more where several had one id
         self._gaps_ns = gaps_ns
 
     @staticmethod
@@ -109,7 +111,8 @@ class Result:
         steps["blocker"] = names[steps["blocker"]]
         refused = {event.request_id: event.reason for event in collector.refused}
         gaps_ns = np.array(collector.gaps_ns, np.int64)
-        return Result(config, num_blocks, _columns(collector.sequences), steps, gaps_ns, refused)
+        sequences, num_refused = _columns(collector.sequences), len(collector.refused)
+        return Result(config, num_blocks, sequences, steps, gaps_ns, refused, num_refused)
 
     # ---- Times of requests, in seconds ----
 
@@ -159,7 +162,7 @@ class Result:
         prompts = int(sequences["num_prompt_tokens"].sum())
         return Summary(
             num_requests=count,
-            num_refused=len(self.refused),
+            num_refused=self._num_refused,
             num_aborted=count - int(finished.sum()),
             duration_s=duration_s,
             output_tokens_per_second=_per(sequences["num_output_tokens"].sum(), duration_s),

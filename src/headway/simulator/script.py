@@ -40,9 +40,15 @@ class Script(HasRequest, Protocol):
 
 
 class SyntheticScript:
-    """Texts are one token over and over: a name."""
+    """Texts are one token over and over: a name. Raises ValueError for an output of none."""
 
     def __init__(self, client: ClientRequest) -> None:
+        name, num_tokens = client.output
+        if num_tokens < 1 or not 0 <= name <= MAX_NAME:
+            raise ValueError(
+                f"request {client.request_id!r}: an output has at least 1 token and a name between "
+                f"0 and {MAX_NAME}, got {num_tokens} of {name}"
+            )
         self.client = client
         self.request = _request_of(client)
         self.filler = client.output.name

@@ -43,7 +43,8 @@ def simulate(
 
     `num_blocks`: blocks of KV cache, of `config.block_size` tokens. Without `skip_ahead` every step
     is decided by itself, which takes longer and gives the same. `policies` replace those that
-    `config` names. Raises ValueError for a workload that is malformed or out of order.
+    `config` names. Raises ValueError for a workload that is malformed or out of order, and whatever
+    the model raises.
     """
     clock = VirtualClock()
     scheduler = Scheduler(config, num_blocks, policies)
@@ -55,7 +56,7 @@ def simulate(
         clock=clock,
         inbox=inbox,
         executor=executor,
-        listeners=(collector, inbox, executor),
+        listeners=(inbox, collector, executor),
         step_listeners=step_listeners,
         strider=executor if skip_ahead else None,
     )
