@@ -12,7 +12,7 @@ from headway.cli.simulation import SETTINGS, setup_of
 from headway.flags import FlagError
 from headway.flags.engine import ENGINE_FLAGS
 
-WITNESS = Path(__file__).parents[1] / "core" / "lessons" / "workload001.json"
+WITNESS = Path(__file__).parents[1] / "lessons" / "workload001.json"
 SMALL = ["--arrivals", "at-once", "--requests", "20", "--prompt-tokens", "100"]
 SMALL += ["--output-tokens", "20", "--num-gpu-blocks-override", "64"]
 
