@@ -21,7 +21,7 @@ from headway.core.request import (
 from headway.core.scheduler import Scheduler
 from headway.drive.ports import ResetPrefixCache, Submit, Withdraw
 from headway.drive.record import StepRecord
-from headway.drive.recording import Recording, RefusedRequest, read_recordings
+from headway.drive.recording import EndedSequence, Recording, RefusedRequest, read_recordings
 from headway.replay.compare import first_difference
 from headway.replay.exact import replay_exactly
 
@@ -153,6 +153,20 @@ def test_p74_a_replay_gives_all_twenty_tokens_whatever_max_tokens_says_by_defaul
         for sequence_id, num_tokens in record.outputs:
             given[sequence_id] += num_tokens
     assert given == [20, 20, 20]
+
+
+def test_how_a_member_of_a_static_batch_ended_that_a_withdrawal_drained():
+    script = [
+        (0, ask("full", max_tokens=2)),
+        (0, ask("left", max_tokens=None)),
+        (9 * STEP_NS, Withdraw("left")),
+        (9 * STEP_NS, ask("next", 3)),
+    ]
+    config = SchedulerConfig(unit="request", max_model_len=60)
+    recording = record_run(config, 40, script).recording
+    ends = {e.sequence_id: e.reason for e in recording.entries if isinstance(e, EndedSequence)}
+    assert (ends[0], ends[1]) == ("length", "abort")
+    assert replay_exactly(recording).difference is None
 
 
 def test_a_scheduler_that_decides_otherwise_is_told_with_both_decisions():

@@ -78,6 +78,8 @@ class EndsOfOutputs:
             if isinstance(entry, StepRecord):
                 self._follow(entry)
             elif isinstance(entry, EndedSequence):
+                if entry.sequence_id in self._ends:  # a withdrawal may have drained its batch
+                    self._tell(entry.sequence_id, entry.reason)
                 self._num_tokens.pop(entry.sequence_id, None)
         self.has_repetition = any(e.reason is FinishReason.REPETITION for e in self._ends.values())
 
@@ -90,10 +92,13 @@ class EndsOfOutputs:
         for sequence_id in step.parked:
             self._set(sequence_id, FinishReason.STOP)
         for sequence_id, reason in step.retired:
-            if reason in _BY_ITSELF:
-                self._set(sequence_id, _BY_ITSELF[reason])
-            else:
-                self._ends.pop(sequence_id, None)
+            self._tell(sequence_id, reason)
+
+    def _tell(self, sequence_id: int, reason: str) -> None:
+        if reason in _BY_ITSELF:
+            self._set(sequence_id, _BY_ITSELF[reason])
+        else:
+            self._ends.pop(sequence_id, None)
 
     def _set(self, sequence_id: int, reason: FinishReason) -> None:
         if sequence_id in self._num_tokens:
