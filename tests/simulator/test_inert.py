@@ -77,8 +77,11 @@ def test_a_request_that_fares_otherwise_is_a_difference_though_all_steps_are_equ
 def test_what_there_was_no_time_for_is_said():
     one = setup([asks(0, 5, 5)])
     report = inert_knobs(one, one.run(), seconds=0)
-    assert report.knobs == ()
-    assert {"max_num_seqs", "kv_policy", "num_gpu_blocks_override"} <= set(report.untried)
+    assert report.inert == ()
+    [slots] = [knob for knob in report.knobs if knob.knob == "max_num_seqs"]
+    assert slots.unknown_values == (1, 128, 512)
+    assert {trial.cut_after for trial in slots.trials} == {0}
+    assert slots.same_values == (256,)
 
 
 @st.composite
