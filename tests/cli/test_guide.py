@@ -9,11 +9,18 @@ from pathlib import Path
 import pytest
 
 from headway.cli.main import main
+from headway.simulator.inert import inert_knobs
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "guides" / "simulating.md")
 _BLOCK = re.compile(r"```console\n\$ headway (.*)\n((?:(?!```).*\n)*)```")
 SHOWN = [match for page in PAGES for match in _BLOCK.findall(page.read_text())]
+
+
+@pytest.fixture(autouse=True)
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried must not depend on how fast the machine is."""
+    monkeypatch.setitem(inert_knobs.__kwdefaults__, "seconds", 600.0)
 
 
 @pytest.mark.parametrize(("line", "output"), SHOWN, ids=[line[:20] for line, _ in SHOWN])

@@ -11,10 +11,17 @@ from headway.cli.main import main
 from headway.cli.simulation import SETTINGS, setup_of
 from headway.flags import FlagError
 from headway.flags.engine import ENGINE_FLAGS
+from headway.simulator.inert import inert_knobs
 
 WITNESS = Path(__file__).parents[1] / "lessons" / "workload001.json"
 SMALL = ["--arrivals", "at-once", "--requests", "20", "--prompt-tokens", "100"]
 SMALL += ["--output-tokens", "20", "--num-gpu-blocks-override", "64"]
+
+
+@pytest.fixture(autouse=True)
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried must not depend on how fast the machine is."""
+    monkeypatch.setitem(inert_knobs.__kwdefaults__, "seconds", 600.0)
 
 
 def run(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:

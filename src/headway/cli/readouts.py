@@ -13,7 +13,7 @@ from typing import Any
 from headway.cli.tables import number, print_table, seconds, share
 from headway.flags import FlagError
 from headway.simulator.config import Setup, engine_name
-from headway.simulator.inert import InertReport
+from headway.simulator.inert import InertReport, KnobReport
 from headway.simulator.result import Spread, Summary
 from headway.simulator.sweep import Point, mean_and_deviation
 
@@ -120,23 +120,27 @@ def print_side_by_side(columns: Mapping[str, Figures]) -> None:
 
 
 def inert_lines(report: InertReport) -> list[str]:
-    """For people: what binds, what changes nothing, what was not tried."""
-    binding = report.binding
-    lines = [f"What binds: {binding.sentence()}."]
-    lines += [f"  {k.knob}: {_listed(k.same_values)} decide the same" for k in report.inert]
-    half = [k for k in report.knobs if not k.is_inert and len(k.same_values) > 1]
-    lines += [
-        f"  {k.knob}: {_listed(k.same_values)} decide the same; {_listed(k.other_values)} would not"
-        for k in half
+    """For people: what binds, what changes nothing, what there was no time for."""
+    same = [f"  {_same(k)}" for k in report.inert]
+    same += [
+        f"  {_same(k)}; {_listed(k.other_values)} would not"
+        for k in report.knobs
+        if len(k.same_values) > 1 and k.other_values
     ]
-    if len(lines) > 1:
-        lines.insert(1, "What changes nothing here, step by step:")
-    moving = [k.knob for k in report.knobs if not k.is_inert and k not in half]
-    if moving:
-        lines.append(f"What would change something: {', '.join(moving)}.")
-    if report.untried:
-        lines.append(f"Not tried, for lack of time: {', '.join(report.untried)}.")
+    moving = [k.knob for k in report.knobs if len(k.same_values) == 1 and k.other_values]
+    lines = [f"What binds: {report.binding.sentence()}."]
+    lines += ["What changes nothing here, step by step:", *same] if same else []
+    lines += [f"What would change something: {', '.join(moving)}."] if moving else []
+    cut = [t.cut_after for k in report.knobs for t in k.trials if t.cut_after is not None]
+    if cut:
+        unknown = [k for k in report.knobs if k.unknown_values]
+        listed = ", ".join(f"{k.knob} {_listed(k.unknown_values)}" for k in unknown)
+        lines.append(f"No difference in the first {min(cut):,} steps, then time was up: {listed}.")
     return lines
+
+
+def _same(knob: KnobReport) -> str:
+    return f"{knob.knob}: {_listed(knob.same_values)} decide the same"
 
 
 def _listed(values: Sequence[Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,16 @@ class Trial:
     """Another value, and the first step that computed something else; None: it changed nothing.
 
     Where all steps compute the same and only some request fared otherwise, a step behind the last.
+    `cut_after`: the time was up after so many equal steps, and nothing is known.
     """
 
     value: Any
-    differs_at: int | None
+    differs_at: int | None = None
+    cut_after: int | None = None
+
+    @property
+    def is_same(self) -> bool:
+        return self.differs_at is None and self.cut_after is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +50,12 @@ class KnobReport:
 
     @property
     def is_inert(self) -> bool:
-        return all(trial.differs_at is None for trial in self.trials)
+        return all(trial.is_same for trial in self.trials)
 
     @property
     def same_values(self) -> tuple[Any, ...]:
         """All that decide the same, the run's own among them."""
-        same = [self.value, *(t.value for t in self.trials if t.differs_at is None)]
+        same = [self.value, *(trial.value for trial in self.trials if trial.is_same)]
         is_ordered = all(isinstance(v, int | float) and not isinstance(v, bool) for v in same)
         return tuple(sorted(same)) if is_ordered else tuple(same)
 
@@ -58,13 +64,17 @@ class KnobReport:
         """All that decide otherwise."""
         return tuple(t.value for t in self.trials if t.differs_at is not None)
 
+    @property
+    def unknown_values(self) -> tuple[Any, ...]:
+        """All that there was not enough time for."""
+        return tuple(t.value for t in self.trials if t.cut_after is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class InertReport:
-    """`untried`: knobs that there was no time for. `binding`: what the run was short of."""
+    """`binding`: what the run was short of."""
 
     knobs: tuple[KnobReport, ...]
-    untried: tuple[str, ...]
     binding: Binding
 
     @property
@@ -79,34 +89,31 @@ class InertReport:
 def inert_knobs(setup: Setup, result: Result, *, seconds: float = 10.0) -> InertReport:
     """Run `setup`, whose `result` is known, with each knob changed.
 
-    A run stops at the first step that differs. After `seconds` the knobs left are not tried.
+    A run stops at the first step that differs. All of them together take `seconds` at most: what is
+    left is divided evenly among the values to come, and a run that takes longer is cut.
     """
     deadline = time.monotonic() + seconds
-    reports: list[KnobReport] = []
-    untried: list[str] = []
-    for knob, variants in _variants(setup, result):
-        try:
-            trials = tuple(
-                Trial(value, _first_difference(other, result, deadline))
-                for value, other in variants.items()
-            )
-        except _OutOfTime:
-            untried.append(_name(knob))
-            continue
-        if trials:
-            value = setup.num_blocks if knob == POOL else getattr(setup.config, knob)
-            reports.append(KnobReport(_name(knob), value, trials))
-    return InertReport(tuple(reports), tuple(untried), Binding.of(result))
-
-
-def _name(knob: str) -> str:
-    return "num_gpu_blocks_override" if knob == POOL else engine_name(knob)
+    tried = [(knob, value, other) for knob, v in _variants(setup, result) for value, other in v]
+    trials: dict[str, list[Trial]] = {}
+    for number, (knob, value, other) in enumerate(tried):
+        now = time.monotonic()
+        share = max(0.0, deadline - now) / (len(tried) - number)
+        trials.setdefault(knob, []).append(_try(value, other, result, now + share))
+    reports = [
+        KnobReport(
+            "num_gpu_blocks_override" if knob == POOL else engine_name(knob),
+            setup.num_blocks if knob == POOL else getattr(setup.config, knob),
+            tuple(found),
+        )
+        for knob, found in trials.items()
+    ]
+    return InertReport(tuple(reports), Binding.of(result))
 
 
 # ---- Variants ----
 
 
-def _variants(setup: Setup, result: Result) -> Iterator[tuple[str, Mapping[Any, Setup]]]:
+def _variants(setup: Setup, result: Result) -> Iterator[tuple[str, list[tuple[Any, Setup]]]]:
     """Each knob with the values that are tried; those that cannot be are left out."""
     config = setup.config
     peak = int(result.steps["num_running"].max(initial=0))
@@ -115,7 +122,7 @@ def _variants(setup: Setup, result: Result) -> Iterator[tuple[str, Mapping[Any, 
         halves["max_num_seqs"] = sorted({peak, *halves["max_num_seqs"]} - {config.max_num_seqs})
     for knob, values in halves.items():
         yield knob, _changed(setup, knob, values)
-    yield POOL, {n: dataclasses.replace(setup, num_blocks=n) for n in _around(setup.num_blocks)}
+    yield POOL, [(n, dataclasses.replace(setup, num_blocks=n)) for n in _around(setup.num_blocks)]
     threshold, budget = config.long_prefill_token_threshold, config.max_num_batched_tokens
     thresholds = [0, *_around(threshold)] if threshold else [max(1, budget // 4)]
     yield (
@@ -149,12 +156,9 @@ def _around(value: int) -> list[int]:
     return [value // 2, value * 2] if value > 1 else [value * 2]
 
 
-def _changed(setup: Setup, knob: str, values: list[Any]) -> dict[Any, Setup]:
-    variants: dict[Any, Setup] = {}
-    for value in values:
-        if (config := _replaced(setup.config, knob, value)) is not None:
-            variants[value] = dataclasses.replace(setup, config=config)
-    return variants
+def _changed(setup: Setup, knob: str, values: list[Any]) -> list[tuple[Any, Setup]]:
+    configs = ((value, _replaced(setup.config, knob, value)) for value in values)
+    return [(v, dataclasses.replace(setup, config=c)) for v, c in configs if c is not None]
 
 
 def _replaced(config: SchedulerConfig, knob: str, value: Any) -> SchedulerConfig | None:
@@ -169,32 +173,31 @@ def _replaced(config: SchedulerConfig, knob: str, value: Any) -> SchedulerConfig
 
 
 class _OutOfTime(BaseException):
-    pass
+    """Not an Exception: a loop counts those as failed steps."""
 
 
 class _Watched:
     """A step-time model that compares each step with the known run's, and looks at the clock."""
 
     def __init__(self, setup: Setup, result: Result, deadline: float) -> None:
-        self._expected = Expected(result)
+        self.expected = Expected(result)
         self._step_ns = setup.model.step_ns
         self.terms_ns = setup.model.terms_ns
         self._deadline = deadline
 
     def step_ns(self, shape: StepShape) -> int:
-        self._expected.check(shape)
-        if self._expected.num_steps % _CHECK_EVERY == 0 and time.monotonic() > self._deadline:
+        if self.expected.num_steps % _CHECK_EVERY == 0 and time.monotonic() > self._deadline:
             raise _OutOfTime
+        self.expected.check(shape)
         return self._step_ns(shape)
 
 
-def _first_difference(setup: Setup, result: Result, deadline: float) -> int | None:
-    """The first step in which a run of `setup` is another than `result`."""
-    if time.monotonic() > deadline:
-        raise _OutOfTime
+def _try(value: Any, setup: Setup, result: Result, deadline: float) -> Trial:
     watched = _Watched(setup, result, deadline)
     try:
         other = dataclasses.replace(setup, model=watched).run()
     except NotTheSame as stopped:
-        return stopped.step
-    return first_difference(other, result)
+        return Trial(value, differs_at=stopped.step)
+    except _OutOfTime:
+        return Trial(value, cut_after=watched.expected.num_steps)
+    return Trial(value, differs_at=first_difference(other, result))
