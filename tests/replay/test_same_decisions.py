@@ -56,14 +56,3 @@ def test_the_default_model(default: Loaded, tmp_path: Path, settings: dict[str, 
     assert outcome.difference is None
     assert outcome.num_steps > 50
     assert outcome.num_preemptions > 0 or settings["kv_policy"] == "reserve"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("settings", ALL, ids=name_of)
-def test_three_hundred_requests_on_the_default_model(
-    default: Loaded, tmp_path: Path, settings: dict[str, object]
-) -> None:
-    outcome = run_and_replay(*default, settings, tmp_path, num_requests=300, seed=1)
-    assert outcome.difference is None
-    print(outcome)
