@@ -87,22 +87,15 @@ def num_quiet_steps(sequences: SequenceOf[Sequence], pool: BlockPool, block_size
 def _steps_with_room(
     sequences: SequenceOf[Sequence], num_free: int, block_size: int, most: int
 ) -> int:
-    count = len(sequences)
-    if count * (most // block_size + 1) <= num_free:
-        return most
-    first_needs = sorted(_first_need(sequence, block_size) for sequence in sequences)
-    if first_needs[0] > most:
-        return most  # all that they may ever hold is theirs
     # From its first need on, each takes a block every `block_size` steps.
-    periods, num_left = divmod(num_free, count)
-    if first_needs[-1] <= block_size:
-        return min(most, periods * block_size + first_needs[num_left] - 1)
-    return min(most, periods * block_size)
-
-
-def _first_need(sequence: Sequence, block_size: int) -> int:
-    """The step, counted from 1, in which it needs its next block."""
-    return len(sequence.block_ids) * block_size - sequence.num_computed_tokens + 1
+    periods, num_left = divmod(num_free, len(sequences))
+    if periods:
+        return min(most, periods * block_size)  # at least: the next stride goes on from there
+    first_needs = sorted(
+        len(sequence.block_ids) * block_size - sequence.num_computed_tokens + 1
+        for sequence in sequences
+    )
+    return min(most, first_needs[num_left] - 1, first_needs[0] + block_size - 1)
 
 
 def walk(
