@@ -61,22 +61,22 @@ class Load:
 
 
 LOADS = (
-    Load("fitted on", {"rate": 1.6, **USUAL}, {"num_gpu_blocks_override": 2048}),
-    Load("another rate", {"rate": 2.4, **USUAL}, {"num_gpu_blocks_override": 2048}),
+    Load("fitted on", {"rate": 1.2, **USUAL}, {"num_gpu_blocks_override": 2048}),
+    Load("another rate", {"rate": 1.7, **USUAL}, {"num_gpu_blocks_override": 2048}),
     Load(
         "other lengths",
         {
-            "rate": 1.2,
+            "rate": 0.9,
             "prompt_tokens": "lognormal:500:0.6:32-1536",
             "output_tokens": "lognormal:40:0.7:4-256",
         },
         {"num_gpu_blocks_override": 2048},
     ),
-    Load("another pool", {"rate": 2.0, **USUAL}, {"num_gpu_blocks_override": 110}),
+    Load("another pool", {"rate": 1.2, **USUAL}, {"num_gpu_blocks_override": 90}),
     Load(
         "another cap",
-        {"rate": 1.6, **USUAL},
-        {"num_gpu_blocks_override": 2048, "max_num_seqs": 6},
+        {"rate": 1.2, **USUAL},
+        {"num_gpu_blocks_override": 2048, "max_num_seqs": 3},
     ),
 )
 
