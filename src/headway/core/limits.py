@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headway.core.config import SchedulerConfig
 from headway.core.events import Retired
 from headway.core.policies.admission import Admission
@@ -93,3 +95,14 @@ class Limits:
     def _pool_limit(self) -> int:
         # The last token of a sequence is never computed, so it needs no place in the cache.
         return self._num_blocks * self._config.block_size + 1
+
+
+def may_have_ended(sequences: Iterable[Sequence]) -> list[Sequence]:
+    """Of those that just got a token, whom `Limits.ending` may end: nearly always none."""
+    return [
+        s
+        for s in sequences
+        if len(s.token_ids) >= s.max_num_tokens
+        or s.token_ids[-1] in s.request.stop_token_ids
+        or s.repetition is not None
+    ]

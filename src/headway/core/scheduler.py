@@ -23,7 +23,7 @@ from headway.core.events import (
     Retired,
 )
 from headway.core.failure import spoiled_sequences
-from headway.core.limits import Limits
+from headway.core.limits import Limits, may_have_ended
 from headway.core.live import LiveSequences
 from headway.core.policies import Policies, build_policies
 from headway.core.prefix import HashedPrefixCache, NoPrefixCache, PrefixCache
@@ -33,7 +33,7 @@ from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.stats import SchedulerStats
 from headway.core.step import Blocker, Step, StepResult, sampled_tokens
 from headway.core.step_builder import StepBuilder, new_tuple
-from headway.core.stride import Outlook, Stride, may_have_ended, num_quiet_steps, walk
+from headway.core.stride import Outlook, Stride, num_quiet_steps, walk
 from headway.core.time_limits import TimeKeeper
 
 MAX_STEPS_IN_FLIGHT = 2

@@ -6,7 +6,6 @@ The state afterwards is the one that the steps would have left one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
@@ -138,14 +137,3 @@ def walk(
             sequence.num_computed_tokens = start[place] + step
             prefix.register((sequence,))
             sequence.num_computed_tokens = start[place] + num_steps
-
-
-def may_have_ended(sequences: Iterable[Sequence]) -> list[Sequence]:
-    """Those whose latest token could be their last: nearly always none, and cheap to see."""
-    return [
-        s
-        for s in sequences
-        if len(s.token_ids) >= s.max_num_tokens
-        or s.token_ids[-1] in s.request.stop_token_ids
-        or s.repetition is not None
-    ]
