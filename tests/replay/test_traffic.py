@@ -12,7 +12,7 @@ from recorded_run import START_NS, STEP_NS, STOP_TOKEN_ID, Steps, record_run
 from headway.core.config import SchedulerConfig
 from headway.core.request import FinishReason, Request, SamplingParams, TimeLimits
 from headway.drive.ports import Submit, Withdraw
-from headway.drive.recording import QueuedSequence, read_recordings
+from headway.drive.recording import EndedSequence, QueuedSequence, read_recordings
 from headway.replay.compare import first_difference
 from headway.replay.tokens import STOP_TOKEN
 from headway.replay.traffic import RecordedTraffic
@@ -160,6 +160,35 @@ def test_what_the_recording_cut_short_is_counted():
     assert [s.num_output_tokens(0) for s in traffic.scripts()] == [2, 2]
     [unheard] = read_recordings(run.lines[:2])
     assert RecordedTraffic(unheard.header, unheard.entries).num_cut_off == 1
+
+
+@pytest.mark.parametrize("skip_ahead", [True, False])
+def test_forced_outputs_that_ended_early_end_there_again(skip_ahead):
+    forced = tuple(range(50, 62))
+    script = [ask("failed", forced_token_ids=forced), ask("whole", 5, at_ns=9 * STEP_NS)]
+    script.append(ask("stopped", 7, at_ns=9 * STEP_NS, forced_token_ids=forced))
+    script.append((13 * STEP_NS, Withdraw("stopped", 0, FinishReason.STOP)))
+    run = record_run(CONFIG, 40, script, fails_in=[4])
+    said = [e.num_output_tokens for e in run.recording.entries if isinstance(e, EndedSequence)]
+    assert said[0] == 4
+    traffic = RecordedTraffic(run.recording.header, run.recording.entries)
+    result = simulate(CONFIG, traffic, ByTokens(), num_blocks=40, skip_ahead=skip_ahead)
+    assert sorted(result.sequences["num_output_tokens"].tolist()) == sorted(said)
+    assert max(said) == 6
+    assert set(result.sequences["reason"].tolist()) == {"stop", "length"}
+    steps = [number for number, line in enumerate(run.lines) if '"kind":"step"' in line]
+    [killed] = read_recordings(run.lines[: steps[2]])
+    cut = RecordedTraffic(killed.header, killed.entries)
+    result = simulate(CONFIG, cut, ByTokens(), num_blocks=40, skip_ahead=skip_ahead)
+    assert result.sequences["num_output_tokens"].tolist() == [2]
+
+
+def test_a_forced_output_is_as_long_as_it_was():
+    script = [ask("a", forced_token_ids=tuple(range(50, 62)), max_tokens=3)]
+    traffic = traffic_of(script)
+    result = simulate(CONFIG, traffic, ByTokens(), num_blocks=40)
+    assert result.sequences["num_output_tokens"].tolist() == [12]
+    assert result.sequences["reason"].tolist() == ["length"]
 
 
 def test_who_was_refused_asks_again_and_who_had_a_name_in_use_does_not():
