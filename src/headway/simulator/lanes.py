@@ -16,6 +16,7 @@ MAX_LANES = 300
 class LaneLog:
     """StepListener: the steps in which each of the first sequences was served.
 
+    Numbers of steps are rows of `Result.steps`: decisions that ran nothing are not counted.
     `chunks[sequence_id]`: (step, first position, tokens). `preempted[sequence_id]`: steps.
     """
 
@@ -26,14 +27,14 @@ class LaneLog:
         self.preempted: dict[int, list[int]] = {}
 
     def on_step(self, record: StepRecord) -> None:
-        self.num_steps = record.index + 1
         for sequence_id, first_position, num_tokens in record.chunks:
             if sequence_id < self.max_lanes:
-                row = (record.index, first_position, num_tokens)
+                row = (self.num_steps, first_position, num_tokens)
                 self.chunks.setdefault(sequence_id, []).append(row)
         for preempted in record.preempted:
             if preempted.sequence_id < self.max_lanes:
-                self.preempted.setdefault(preempted.sequence_id, []).append(record.index)
+                self.preempted.setdefault(preempted.sequence_id, []).append(self.num_steps)
+        self.num_steps += bool(record.chunks)
 
 
 class Span(NamedTuple):
