@@ -12,7 +12,7 @@ from recorded_run import START_NS, STEP_NS, STOP_TOKEN_ID, Steps, record_run
 from headway.core.config import SchedulerConfig
 from headway.core.request import FinishReason, Request, SamplingParams, TimeLimits
 from headway.drive.ports import Submit, Withdraw
-from headway.drive.recording import EndedSequence, QueuedSequence, read_recordings
+from headway.drive.recording import EndedSequence, FilledBlocks, QueuedSequence, read_recordings
 from headway.replay.compare import first_difference
 from headway.replay.tokens import STOP_TOKEN
 from headway.replay.traffic import RecordedTraffic
@@ -211,3 +211,15 @@ def test_entries_that_do_not_follow_are_a_sentence():
     entries[0] = replace(entries[0], prompt_blocks=())
     with pytest.raises(ValueError, match="'a': a prompt of 6 tokens has 1 full blocks of 4"):
         RecordedTraffic(run.recording.header, entries)
+
+
+@pytest.mark.parametrize("name", ["f" * 17, "-1"])
+def test_names_that_are_no_names_of_blocks_are_a_sentence(name):
+    run = record_run(CONFIG, 40, [ask("a")])
+    entries = run.recording.entries
+    entries[0] = replace(entries[0], prompt_blocks=(name,))
+    with pytest.raises(ValueError, match="entry 1 of the recording: the name of a block is a"):
+        RecordedTraffic(run.recording.header, entries)
+    filled = [FilledBlocks(sequence_ids=(0,), names=(name,))]
+    with pytest.raises(ValueError, match="entry 3 of the recording: the name of a block is a"):
+        RecordedTraffic(run.recording.header, run.recording.entries[:2] + filled)

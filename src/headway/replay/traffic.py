@@ -110,6 +110,10 @@ class RecordedTraffic:
                 raise ValueError(
                     f"entry {number} of the recording does not follow from those before it: {error}"
                 ) from error
+            except OverflowError as error:
+                raise ValueError(
+                    f"entry {number} of the recording: the name of a block is a number of 64 bits"
+                ) from error
             except ValueError as error:
                 raise ValueError(f"entry {number} of the recording: {error}") from error
         self._requests = sorted(fold.requests, key=lambda r: arrived_ns(r.arrival))
