@@ -160,8 +160,8 @@ def test_keys_and_values_take_what_the_engine_stores(dtype):
         rms_norm_eps=0.0,
         rope=RopeConfig(theta=1.0, rotary_dim=shape.head_dim),
         attention_scale=1.0,
-        windows=(),
-        rope_layers=(),
+        windows=(None,) * shape.num_layers,
+        rope_layers=(True,) * shape.num_layers,
         **{size: getattr(shape, size) for size in sizes},
     )
     assert shape.kv_bytes_per_token(dtype) == config.kv_bytes_per_token(dtype)
