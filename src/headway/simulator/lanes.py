@@ -9,6 +9,7 @@ import numpy as np
 
 from headway.drive.record import StepRecord
 from headway.simulator.result import Result
+from headway.simulator.step_time.base import is_decode
 
 MAX_LANES = 300
 
@@ -75,8 +76,7 @@ def _spans(
             was_lost, next_loss = True, next(losses, None)
         if gap_start < step:
             yield Span(lane, gap_start, step, _gap(was_lost, is_first=not reached))
-        is_decode = num_tokens == 1 and first >= num_prompt_tokens
-        kind = "decode" if is_decode else "prefill"
+        kind = "decode" if is_decode(first, num_tokens, num_prompt_tokens) else "prefill"
         yield Span(lane, step, at, "computed again" if first < reached else kind)
         reached, was_lost = max(reached, first + num_tokens), False
 
