@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli.main import main
+from headway.replay import traffic
 from headway.simulator.step_time.files import write_model
 from headway.simulator.step_time.roofline import RooflineModel
 from tests.replay.recorded_run import record_run
@@ -160,3 +161,22 @@ def test_sequences_that_were_cut_off_are_told(
 ) -> None:
     recorded.write_text("".join(f"{line}\n" for line in lines[: 3 * len(lines) // 4]))
     assert "were cut off by the end" in run([str(recorded), "--what-if"], capsys)
+
+
+def test_a_recording_is_made_into_a_workload_once(
+    recorded: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int | None] = []
+
+    class Counted(traffic.RecordedTraffic):
+        def __init__(self, header, entries, *, block_size=None) -> None:
+            made.append(block_size)
+            super().__init__(header, entries, block_size=block_size)
+
+    monkeypatch.setattr(traffic, "RecordedTraffic", Counted)
+    told = json.loads(run([str(recorded), "--block-size", "8", "--json", "-"], capsys))
+    assert made == [8]
+    assert told["with the changes"]["settings"]["block_size"] == 8
+    assert told["same settings"]["settings"]["block_size"] == 4
+    summaries = [told[name]["summary"] for name in ("as recorded", "same settings")]
+    assert summaries[0]["num_finished"] == summaries[1]["num_finished"] == 40

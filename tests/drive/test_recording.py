@@ -214,6 +214,37 @@ def test_garbage_is_no_line(line):
         read_line(line)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("chunks", [["0", 0, 4]], "ChunkRecord has the columns sequence_id int, first_position"),
+        ("chunks", [[0, 0, 4], [1, 0.5, 1]], "ChunkRecord has the columns"),
+        ("chunks", [[0, 0, True]], "ChunkRecord has the columns"),
+        ("chunks", [[0, 0, 4], [1, 0]], "ChunkRecord has the columns"),
+        ("chunks", [[0, [], 4]], "ChunkRecord has the columns"),
+        ("chunks", None, "not a step record"),
+        ("outputs", [[0, None]], "OutputRecord has the columns sequence_id int, num_tokens int"),
+        ("retired", [[0, 1]], "RetirementRecord has the columns sequence_id int, reason str"),
+        ("expired", ["ab"], "ExpiryRecord has the columns"),
+        ("parked", [[]], "parked must be ids of sequences"),
+        ("blocker", [], "blocker cannot be"),
+        ("blocked_sequence_id", "x", "blocked_sequence_id cannot be 'x'"),
+        ("error", None, "error cannot be None"),
+        ("index", True, "index cannot be True"),
+    ],
+)
+def test_a_step_with_wrong_values_is_no_line(field, value, sentence):
+    step = next(line for line in record(SCRIPT)[0] if '"kind":"step"' in line)
+    assert read_line(step)
+    with pytest.raises(ValueError, match=sentence):
+        read_line(json.dumps({**json.loads(step), field: value}))
+
+
+def test_a_block_that_nobody_filled_is_no_line():
+    with pytest.raises(ValueError, match="1 blocks were filled, 2 named"):
+        read_line('{"kind":"filled","sequence_ids":[1],"names":["a","b"]}')
+
+
 def test_the_header_is_json_that_people_can_read():
     assert json.loads(write_line(HEADER))["scheduler"] == {"block_size": 4}
 

@@ -12,7 +12,7 @@ from recorded_run import START_NS, STEP_NS, STOP_TOKEN_ID, Steps, record_run
 from headway.core.config import SchedulerConfig
 from headway.core.request import FinishReason, Request, SamplingParams, TimeLimits
 from headway.drive.ports import Submit, Withdraw
-from headway.drive.recording import QueuedSequence, read_recordings
+from headway.drive.recording import EndedSequence, FilledBlocks, QueuedSequence, read_recordings
 from headway.replay.compare import first_difference
 from headway.replay.tokens import STOP_TOKEN
 from headway.replay.traffic import RecordedTraffic
@@ -162,6 +162,35 @@ def test_what_the_recording_cut_short_is_counted():
     assert RecordedTraffic(unheard.header, unheard.entries).num_cut_off == 1
 
 
+@pytest.mark.parametrize("skip_ahead", [True, False])
+def test_forced_outputs_that_ended_early_end_there_again(skip_ahead):
+    forced = tuple(range(50, 62))
+    script = [ask("failed", forced_token_ids=forced), ask("whole", 5, at_ns=9 * STEP_NS)]
+    script.append(ask("stopped", 7, at_ns=9 * STEP_NS, forced_token_ids=forced))
+    script.append((13 * STEP_NS, Withdraw("stopped", 0, FinishReason.STOP)))
+    run = record_run(CONFIG, 40, script, fails_in=[4])
+    said = [e.num_output_tokens for e in run.recording.entries if isinstance(e, EndedSequence)]
+    assert said[0] == 4
+    traffic = RecordedTraffic(run.recording.header, run.recording.entries)
+    result = simulate(CONFIG, traffic, ByTokens(), num_blocks=40, skip_ahead=skip_ahead)
+    assert sorted(result.sequences["num_output_tokens"].tolist()) == sorted(said)
+    assert max(said) == 6
+    assert set(result.sequences["reason"].tolist()) == {"stop", "length"}
+    steps = [number for number, line in enumerate(run.lines) if '"kind":"step"' in line]
+    [killed] = read_recordings(run.lines[: steps[2]])
+    cut = RecordedTraffic(killed.header, killed.entries)
+    result = simulate(CONFIG, cut, ByTokens(), num_blocks=40, skip_ahead=skip_ahead)
+    assert result.sequences["num_output_tokens"].tolist() == [2]
+
+
+def test_a_forced_output_is_as_long_as_it_was():
+    script = [ask("a", forced_token_ids=tuple(range(50, 62)), max_tokens=3)]
+    traffic = traffic_of(script)
+    result = simulate(CONFIG, traffic, ByTokens(), num_blocks=40)
+    assert result.sequences["num_output_tokens"].tolist() == [12]
+    assert result.sequences["reason"].tolist() == ["length"]
+
+
 def test_who_was_refused_asks_again_and_who_had_a_name_in_use_does_not():
     script = [ask("a", max_tokens=3), ask("a"), ask("long", 100), ask("a", at_ns=10**6)]
     traffic = traffic_of(script)
@@ -182,3 +211,15 @@ def test_entries_that_do_not_follow_are_a_sentence():
     entries[0] = replace(entries[0], prompt_blocks=())
     with pytest.raises(ValueError, match="'a': a prompt of 6 tokens has 1 full blocks of 4"):
         RecordedTraffic(run.recording.header, entries)
+
+
+@pytest.mark.parametrize("name", ["f" * 17, "-1"])
+def test_names_that_are_no_names_of_blocks_are_a_sentence(name):
+    run = record_run(CONFIG, 40, [ask("a")])
+    entries = run.recording.entries
+    entries[0] = replace(entries[0], prompt_blocks=(name,))
+    with pytest.raises(ValueError, match="entry 1 of the recording: the name of a block is a"):
+        RecordedTraffic(run.recording.header, entries)
+    filled = [FilledBlocks(sequence_ids=(0,), names=(name,))]
+    with pytest.raises(ValueError, match="entry 3 of the recording: the name of a block is a"):
+        RecordedTraffic(run.recording.header, run.recording.entries[:2] + filled)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.simulator.worlds import Listed, PerToken, asks
+from tests.simulator.worlds import Listed, Log, PerToken, asks
 
 from headway.core.config import SchedulerConfig
 from headway.simulator.config import Setup
@@ -43,6 +43,20 @@ def test_lanes_of_one_who_waits_and_one_who_is_preempted():
         Span(1, 13, 15, "decode"),
     ]
     assert [span.kind for span in spans if span.lane == 2] == ["waiting", "prefill", "decode"]
+
+
+def test_decisions_that_run_nothing_are_no_steps():
+    """The second gives up in the first one's only step: a decision that serves nobody."""
+    asked = [asks(0, 8, 1), asks(1, 8, 3, at_ns=100, max_queue_ns=50), asks(2, 8, 3, at_ns=10**6)]
+    log, records = LaneLog(), Log()
+    result = setup(asked, max_num_seqs=1).run((log, records))
+    assert [len(record.chunks) for record in records.records] == [1, 0, 1, 1, 1]
+    assert log.num_steps == len(result.steps["end_ns"]) == 4
+    assert spans_of(result, log) == [
+        Span(0, 0, 1, "prefill"),
+        Span(2, 1, 2, "prefill"),
+        Span(2, 2, 4, "decode"),
+    ]
 
 
 def test_only_the_first_have_lanes():

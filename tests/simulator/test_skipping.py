@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.simulator.worlds import Listed, Log, PerToken, asks
 
 from headway.core.config import SchedulerConfig
+from headway.core.policies import build_policies
 from headway.simulator.simulate import simulate
 
 BLOCK_SIZE, NUM_BLOCKS, MAX_LEN = 4, 24, 90
@@ -66,8 +70,27 @@ def _fields(request):
     return {name: getattr(request, name) for name in request.__dataclass_fields__}
 
 
-def play(config, asked, *, skip_ahead):
+@dataclass(frozen=True)
+class Ahead:
+    """Admission with blocks for a few tokens to come, then one by one."""
+
+    num_ahead: int
+
+    def num_tokens_taken(self, sequence, num_tokens):
+        return num_tokens + self.num_ahead
+
+    def num_tokens_free(self, sequence, num_tokens):
+        return sequence.num_tokens + self.num_ahead
+
+    def num_tokens_ever(self, request):
+        return request.num_prompt_tokens + self.num_ahead
+
+
+def play(config, asked, *, skip_ahead, num_ahead=None):
     log = Log()
+    policies = build_policies(config)
+    if num_ahead is not None:
+        policies = replace(policies, admission=Ahead(num_ahead))
     blocks = NUM_BLOCKS * BLOCK_SIZE // config.block_size
     result = simulate(
         config,
@@ -75,16 +98,17 @@ def play(config, asked, *, skip_ahead):
         PerToken(),
         num_blocks=blocks,
         skip_ahead=skip_ahead,
+        policies=policies,
         step_listeners=(log,),
     )
     return log, result
 
 
 @settings(max_examples=120, deadline=None)
-@given(config=knobs(), asked=requests())
-def test_the_log_and_every_column_are_the_same(config, asked):
-    plain, one_by_one = play(config, asked, skip_ahead=False)
-    skipped, at_once = play(config, asked, skip_ahead=True)
+@given(config=knobs(), asked=requests(), num_ahead=st.sampled_from([None, None, 1, 3, 6]))
+def test_the_log_and_every_column_are_the_same(config, asked, num_ahead):
+    plain, one_by_one = play(config, asked, skip_ahead=False, num_ahead=num_ahead)
+    skipped, at_once = play(config, asked, skip_ahead=True, num_ahead=num_ahead)
     assert skipped.records == plain.records
     for name, column in one_by_one.sequences.items():
         assert np.array_equal(at_once.sequences[name], column), name
@@ -93,6 +117,15 @@ def test_the_log_and_every_column_are_the_same(config, asked):
     assert at_once.refused == one_by_one.refused
     # NaN where nobody got a token: compared as text.
     assert repr(at_once.summary()) == repr(one_by_one.summary())
+
+
+@pytest.mark.parametrize("kv_policy", ["on-demand", "reserve"])
+def test_held_blocks_are_counted_as_the_admission_takes_them(kv_policy):
+    """A prompt of 3 with 6 ahead takes three blocks of 4, and the fourth for its 13th token."""
+    config = SchedulerConfig(block_size=4, max_model_len=MAX_LEN, kv_policy=kv_policy)
+    for skip_ahead in (True, False):
+        _, result = play(config, [asks(1, 3, 16)], skip_ahead=skip_ahead, num_ahead=6)
+        assert result.steps["num_held_blocks"].tolist() == [3] * 10 + [4] * 4 + [5] * 2
 
 
 def test_most_steps_of_a_long_decode_are_skipped():

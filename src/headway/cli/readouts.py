@@ -34,7 +34,7 @@ class Readout:
 
 
 READOUTS = (
-    Readout("requests served", lambda s: s.num_requests - s.num_aborted, number),
+    Readout("requests served", lambda s: s.num_finished, number),
     Readout("output tokens per second", lambda s: s.output_tokens_per_second, number),
     Readout("prompt tokens per second", lambda s: s.prompt_tokens_per_second, number),
     Readout("requests per second", lambda s: s.requests_per_second, number),
@@ -53,6 +53,8 @@ READOUTS = (
 _RARE = (
     Readout("refused", lambda s: s.num_refused, number),
     Readout("aborted", lambda s: s.num_aborted, number),
+    Readout("failed", lambda s: s.num_failed, number),
+    Readout("unfinished", lambda s: s.num_unfinished, number),
 )
 _IN_SWEEPS = (
     Readout("tokens/s", lambda s: s.output_tokens_per_second, number),

@@ -10,12 +10,13 @@ from headway.cli.own_flags import split_repeated
 from headway.flags import FlagError
 
 if TYPE_CHECKING:
+    from headway.core.config import SchedulerConfig
     from headway.drive.recording import Recording
+    from headway.replay.traffic import RecordedTraffic
     from headway.simulator.config import Setup
     from headway.simulator.result import Result
     from headway.simulator.step_time.base import StepTimeModel
 
-_OWN = ("--step-time", "--recording", "--json", "--num-gpu-blocks-override")
 _SWITCHES = ("--what-if",)
 _ABOUT = """\
 usage: headway replay RECORDING [flags]
@@ -110,9 +111,10 @@ def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str
     if replayed.difference:
         raise ValueError(f"these decisions are not this scheduler's: {replayed.difference}")
     model, about = _model(recording, own.get("--step-time"))
-    setups = {"same settings": _setup(recording, {}, model)}
+    traffic = _traffic(recording, settings)
+    setups = {"same settings": _setup(recording, {}, model, traffic)}
     if settings:
-        setups["with the changes"] = _setup(recording, settings, model)
+        setups["with the changes"] = _setup(recording, settings, model, traffic)
     results: dict[str, Result] = {"as recorded": measured}
     results |= {name: setup.run() for name, setup in setups.items()}
     if own.get("--json") != "-":
@@ -121,8 +123,11 @@ def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str
         print()
         for name, result in results.items():
             print(f"What binds, {name}: {Binding.of(result).sentence()}.")
-        for line in _cut_off(recording):
-            print(line)
+        if num_cut_off := traffic.num_cut_off:
+            print(
+                f"{num_cut_off} sequences were cut off by the end of the recording or a failed "
+                f"step; they end there in the simulation too."
+            )
     if "--json" in own:
         told = {
             name: {
@@ -156,20 +161,36 @@ def _model(recording: Recording, path: str | None) -> tuple[StepTimeModel, str]:
     )
 
 
-def _setup(recording: Recording, settings: Mapping[str, Any], model: StepTimeModel) -> Setup:
+def _config(recording: Recording, settings: Mapping[str, Any]) -> SchedulerConfig:
     from headway.replay.requests import recorded_config
-    from headway.replay.traffic import RecordedTraffic
-    from headway.simulator.config import SCHEDULER_SETTINGS, Setup, changed_config
+    from headway.simulator.config import SCHEDULER_SETTINGS, changed_config
 
-    header = recording.header
     asked = {name: value for name, value in settings.items() if name in SCHEDULER_SETTINGS}
-    config = changed_config(recorded_config(header), asked)
+    return changed_config(recorded_config(recording.header), asked)
+
+
+def _traffic(recording: Recording, settings: Mapping[str, Any]) -> RecordedTraffic:
+    from headway.replay.traffic import RecordedTraffic
+
+    block_size = _config(recording, settings).block_size
+    return RecordedTraffic(recording.header, recording.entries, block_size=block_size)
+
+
+def _setup(
+    recording: Recording,
+    settings: Mapping[str, Any],
+    model: StepTimeModel,
+    traffic: RecordedTraffic,
+) -> Setup:
+    from headway.simulator.config import Setup
+
+    config = _config(recording, settings)
     return Setup(
         config=config,
         num_blocks=_num_blocks(recording, settings, config.block_size),
         model=model,
-        workload=RecordedTraffic(header, recording.entries, block_size=config.block_size),
-        facts={"model": header.model},
+        workload=traffic,
+        facts={"model": recording.header.model},
     )
 
 
@@ -193,15 +214,3 @@ def _num_blocks(recording: Recording, settings: Mapping[str, Any], block_size: i
     if num_blocks < 1:
         raise FlagError("a KV cache of less than one block serves nobody")
     return num_blocks
-
-
-def _cut_off(recording: Recording) -> list[str]:
-    from headway.replay.traffic import RecordedTraffic
-
-    traffic = RecordedTraffic(recording.header, recording.entries)
-    if not traffic.num_cut_off:
-        return []
-    return [
-        f"{traffic.num_cut_off} sequences were cut off by the end of the recording or a failed "
-        f"step; they end there in the simulation too."
-    ]

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, fields
 from itertools import repeat
-from typing import Any, NamedTuple
+from types import NoneType
+from typing import Any, NamedTuple, get_type_hints
 
 from headway.core.events import Advanced, Event, Retired
 from headway.core.sequence import Sequence, SequenceStatus
@@ -95,10 +96,11 @@ class StepRecord:
     def from_values(values: Any) -> StepRecord:
         """From its fields as JSON has them. Raises ValueError if they are something else."""
         try:
-            if not all(type(values[name]) is int for name in ("index", "start_ns", "end_ns")):
-                raise TypeError("index, start_ns and end_ns must be whole numbers")
+            for name, types in _SINGLE.items():
+                if type(values[name]) not in types:
+                    raise TypeError(f"{name} cannot be {values[name]!r}")
             rows = {name: _rows(kind, values[name]) for name, kind in _ROWS.items()}
-            return StepRecord(**{**values, **rows, "parked": tuple(values["parked"])})
+            return StepRecord(**{**values, **rows, "parked": _ids("parked", values["parked"])})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a step record: {error}") from error
 
@@ -115,13 +117,34 @@ _ROWS: dict[str, type[_Row]] = {
 }
 
 
+_SINGLE: dict[str, tuple[type, ...]] = {
+    "index": (int,),
+    "start_ns": (int,),
+    "end_ns": (int,),
+    "blocker": (str, NoneType),
+    "blocked_sequence_id": (int, NoneType),
+    "error": (str,),
+}
+_COLUMNS = {
+    kind: [{column} for column in get_type_hints(kind).values()] for kind in {*_ROWS.values()}
+}
+
+
 def _rows(kind: type[_Row], rows: list[list[Any]]) -> tuple[_Row, ...]:
     """A day has hundreds of millions of them: no Python call for each."""
-    if not rows:
+    if rows == []:
         return ()
-    if set(map(len, rows)) != {len(kind._fields)}:
-        raise TypeError(f"{kind.__name__} has {len(kind._fields)} columns, not as in {rows}")
+    types = [set(map(type, column)) for column in zip(*rows, strict=False)]
+    if types != _COLUMNS[kind] or set(map(len, rows)) != {len(types)}:
+        columns = ", ".join(f"{n} {t.__name__}" for n, t in get_type_hints(kind).items())
+        raise TypeError(f"{kind.__name__} has the columns {columns}, not as in {rows}")
     return tuple(map(tuple.__new__, repeat(kind), rows))
+
+
+def _ids(name: str, ids: list[Any]) -> tuple[int, ...]:
+    if ids and set(map(type, ids)) != {int}:
+        raise TypeError(f"{name} must be ids of sequences, got {ids}")
+    return tuple(ids)
 
 
 def record_step(

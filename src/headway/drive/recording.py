@@ -87,6 +87,12 @@ class FilledBlocks:
     sequence_ids: tuple[int, ...]
     names: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        if len(self.sequence_ids) != len(self.names):
+            raise ValueError(
+                f"{len(self.sequence_ids)} blocks were filled, {len(self.names)} named"
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedSequence:

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headway.core.limits import MAX_TOKEN_ID
 from headway.drive.recording import Arrival
+from headway.simulator.script import END_TOKEN
 
-STOP_TOKEN = MAX_TOKEN_ID
+STOP_TOKEN = END_TOKEN  # ends an output here as it does in the simulator
 FIRST_NAME = 2
 
 

@@ -110,6 +110,10 @@ class RecordedTraffic:
                 raise ValueError(
                     f"entry {number} of the recording does not follow from those before it: {error}"
                 ) from error
+            except OverflowError as error:
+                raise ValueError(
+                    f"entry {number} of the recording: the name of a block is a number of 64 bits"
+                ) from error
             except ValueError as error:
                 raise ValueError(f"entry {number} of the recording: {error}") from error
         self._requests = sorted(fold.requests, key=lambda r: arrived_ns(r.arrival))
@@ -138,6 +142,8 @@ class RecordedTraffic:
             arrival,
             request_id=name,
             arrival_ns=arrived_ns(arrival) - start_ns,
+            max_tokens=_declared(arrival),
+            num_forced_tokens=0,  # forced ones come all of them, even where a cut left fewer
             min_tokens=0,  # lengths are given
             deadline_ns=None if deadline_ns is None else deadline_ns - start_ns,
         )
@@ -149,6 +155,11 @@ class RecordedTraffic:
 def arrived_ns(arrival: Arrival) -> int:
     """When the client came; where nobody noted that, when the engine took the request."""
     return arrival.arrival_ns or arrival.at_ns
+
+
+def _declared(arrival: Arrival) -> int | None:
+    """The length at which the client said that an output ends."""
+    return arrival.num_forced_tokens or arrival.max_tokens
 
 
 def _number_blocks(requests: list[_Recorded]) -> int:
@@ -223,7 +234,7 @@ class _Fold:
             self._latest[queued.request_id] = recorded = self._unanswered.popleft()
             self._answered.append(recorded)
         recorded = self._answered[-1]
-        declared = recorded.arrival.num_forced_tokens or recorded.arrival.max_tokens
+        declared = _declared(recorded.arrival)
         self._open[queued.sequence_id] = recorded.outputs[queued.index], declared
 
     def _refused(self, refused: RefusedRequest) -> None:

@@ -135,7 +135,6 @@ class Collector:
         self._scheduler = scheduler
         self._asked = asked
         self._counts_sharing = scheduler.config.enable_prefix_caching
-        self._grows = scheduler.config.kv_policy != "reserve"
         self.sequences = SequenceColumns()
         self.steps = StepRows()
         self.gaps_ns: list[int] = []  # between tokens of a sequence that missed steps in between
@@ -197,17 +196,19 @@ class Collector:
         return num_late
 
     def _held_during(self, stride: Stride, num_steps: int) -> SequenceOf[int]:
-        """Held blocks in each step: a sequence that grows takes one at each border it crosses."""
-        num_held = self._scheduler.pool.num_held
-        if not self._grows:
-            return [num_held] * num_steps
+        """Held blocks in each step: from its first need on, a sequence takes one every so often."""
         block_size = self._scheduler.config.block_size
-        crossing = [0] * block_size  # how many take a block in steps of which remainder
+        taken = [0] * num_steps
         for sequence in stride.sequences:
-            crossing[-sequence.num_computed_tokens % block_size] += 1
+            first = len(sequence.block_ids) * block_size - sequence.num_computed_tokens
+            if first < num_steps:
+                taken[first] += 1
+        num_held = self._scheduler.pool.num_held
         held: list[int] = []
         for number in range(num_steps):
-            num_held += crossing[number % block_size]
+            if number >= block_size:
+                taken[number] += taken[number - block_size]
+            num_held += taken[number]
             held.append(num_held)
         return held
 

@@ -55,6 +55,7 @@ class CostModelExecutor:
         prefill_tokens = prefills = prefill_attended = prefill_context = 0
         decodes = decode_attended = 0
         tokens: dict[int, tuple[int, ...]] = {}
+        # shape_of_step and the sampling in one pass: this is where a simulation spends its time.
         for sequence, first, count, samples, _ in step.chunks:
             if count == 1 and first >= sequence.num_prompt_tokens:
                 decodes += 1

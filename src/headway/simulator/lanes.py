@@ -9,6 +9,7 @@ import numpy as np
 
 from headway.drive.record import StepRecord
 from headway.simulator.result import Result
+from headway.simulator.step_time.base import is_decode
 
 MAX_LANES = 300
 
@@ -16,6 +17,7 @@ MAX_LANES = 300
 class LaneLog:
     """StepListener: the steps in which each of the first sequences was served.
 
+    Numbers of steps are rows of `Result.steps`: decisions that ran nothing are not counted.
     `chunks[sequence_id]`: (step, first position, tokens). `preempted[sequence_id]`: steps.
     """
 
@@ -26,14 +28,14 @@ class LaneLog:
         self.preempted: dict[int, list[int]] = {}
 
     def on_step(self, record: StepRecord) -> None:
-        self.num_steps = record.index + 1
         for sequence_id, first_position, num_tokens in record.chunks:
             if sequence_id < self.max_lanes:
-                row = (record.index, first_position, num_tokens)
+                row = (self.num_steps, first_position, num_tokens)
                 self.chunks.setdefault(sequence_id, []).append(row)
         for preempted in record.preempted:
             if preempted.sequence_id < self.max_lanes:
-                self.preempted.setdefault(preempted.sequence_id, []).append(record.index)
+                self.preempted.setdefault(preempted.sequence_id, []).append(self.num_steps)
+        self.num_steps += bool(record.chunks)
 
 
 class Span(NamedTuple):
@@ -74,8 +76,7 @@ def _spans(
             was_lost, next_loss = True, next(losses, None)
         if gap_start < step:
             yield Span(lane, gap_start, step, _gap(was_lost, is_first=not reached))
-        is_decode = num_tokens == 1 and first >= num_prompt_tokens
-        kind = "decode" if is_decode else "prefill"
+        kind = "decode" if is_decode(first, num_tokens, num_prompt_tokens) else "prefill"
         yield Span(lane, step, at, "computed again" if first < reached else kind)
         reached, was_lost = max(reached, first + num_tokens), False
 

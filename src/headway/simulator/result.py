@@ -9,9 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.core.config import SchedulerConfig
+from headway.core.request import FinishReason
 from headway.simulator.collector import BLOCKERS, NEVER, Collector
 
 Column = npt.NDArray[Any]
+_BY_THEMSELVES = [
+    reason.value for reason in (FinishReason.STOP, FinishReason.LENGTH, FinishReason.REPETITION)
+]
 PERCENTILES = (50, 90, 95, 99)
 NAN = float("nan")
 
@@ -47,12 +51,19 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The figures of a run. Rates are per second of `duration_s`, first arrival to last end."""
+    """The figures of a run. Rates are per second of `duration_s`.
+
+    Of the accepted requests each is finished, aborted, failed or unfinished: still open when the
+    run, or the recording of it, broke off.
+    """
 
     num_requests: int  # that were accepted; with n > 1 each sequence counts
+    num_finished: int
     num_refused: int
     num_aborted: int
-    duration_s: float
+    num_failed: int
+    num_unfinished: int
+    duration_s: float  # first arrival to last end, of a request or of a step
     output_tokens_per_second: float
     prompt_tokens_per_second: float
     requests_per_second: float
@@ -143,7 +154,10 @@ class Result:
         return values, np.concatenate([self.steps["num_continuing"], once])
 
     def _finished(self) -> Column:
-        return (self.sequences["ended_ns"] != NEVER) & (self.sequences["reason"] != "abort")
+        return np.isin(self.sequences["reason"].astype(str), _BY_THEMSELVES)
+
+    def _num_ended(self, reason: FinishReason) -> int:
+        return int((self.sequences["reason"] == reason.value).sum())
 
     def _between(self, first: str, last: str, rows: Column | None = None) -> Column:
         rows = self.sequences[last] != NEVER if rows is None else rows
@@ -156,14 +170,16 @@ class Result:
         sequences, steps = self.sequences, self.steps
         duration_s = self._duration_s()
         finished = self._finished()
-        count = len(finished)
         held = int(steps["num_held_blocks"].sum()) * self.config.block_size
         step_ns = int((steps["end_ns"] - steps["start_ns"]).sum())
         prompts = int(sequences["num_prompt_tokens"].sum())
         return Summary(
-            num_requests=count,
+            num_requests=len(finished),
+            num_finished=int(finished.sum()),
             num_refused=self._num_refused,
-            num_aborted=count - int(finished.sum()),
+            num_aborted=self._num_ended(FinishReason.ABORT),
+            num_failed=self._num_ended(FinishReason.ERROR),
+            num_unfinished=int((sequences["ended_ns"] == NEVER).sum()),
             duration_s=duration_s,
             output_tokens_per_second=_per(sequences["num_output_tokens"].sum(), duration_s),
             prompt_tokens_per_second=_per(prompts, duration_s),
@@ -188,10 +204,12 @@ class Result:
         )
 
     def _duration_s(self) -> float:
-        sequences = self.sequences
-        if not len(sequences["ended_ns"]):
+        arrivals = self.sequences["arrival_ns"]
+        if not len(arrivals):
             return 0.0
-        return float(sequences["ended_ns"].max() - sequences["arrival_ns"].min()) / 1e9
+        first = arrivals.min()
+        ends = (self.sequences["ended_ns"], self.steps["end_ns"])
+        return float(max(column.max(initial=first) for column in ends) - first) / 1e9
 
 
 def _columns(rows: object) -> dict[str, Column]:

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from headway.model.shape import ModelConfig, RopeConfig
 from headway.simulator.step_time.models import WELL_KNOWN, shape_from_config, shape_named
 
 PARAMETERS = {
@@ -139,11 +140,31 @@ def test_tensor_parallelism_divides_the_cache_until_heads_must_be_copied():
         shape.kv_share(3)
 
 
-def test_8_bit_keys_and_values_take_half():
+def test_8_bit_keys_and_values_take_half_and_int8_its_scales():
     shape = shape_named("Qwen3-8B")
-    assert shape.kv_bytes_per_token("int8") * 2 == shape.kv_bytes_per_token("bf16")
+    assert shape.kv_bytes_per_token("fp8") == 73_728
+    assert shape.kv_bytes_per_token("bf16") == 2 * 73_728
+    assert shape.kv_bytes_per_token("int8") == 36 * 2 * 8 * (128 + 4) == 76_032
     with pytest.raises(ValueError, match="no dtype 'int3'"):
         shape.kv_bytes_per_token("int3")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+def test_keys_and_values_take_what_the_engine_stores(dtype):
+    shape = shape_named("Qwen3-8B")
+    sizes = ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim", "vocab_size")
+    config = ModelConfig(
+        architecture="",
+        intermediate_size=shape.intermediate_size,
+        max_position_embeddings=1,
+        rms_norm_eps=0.0,
+        rope=RopeConfig(theta=1.0, rotary_dim=shape.head_dim),
+        attention_scale=1.0,
+        windows=(None,) * shape.num_layers,
+        rope_layers=(True,) * shape.num_layers,
+        **{size: getattr(shape, size) for size in sizes},
+    )
+    assert shape.kv_bytes_per_token(dtype) == config.kv_bytes_per_token(dtype)
 
 
 def test_a_token_goes_through_its_experts_only():

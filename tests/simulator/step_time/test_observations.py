@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headway.core.config import SchedulerConfig
 from headway.core.request import Request, SamplingParams
 from headway.core.scheduler import Scheduler
@@ -10,7 +12,7 @@ from headway.drive.clock import VirtualClock
 from headway.drive.loop import EngineLoop
 from headway.drive.ports import Command, Submit
 from headway.drive.recorder import RecordedInbox, Recorder
-from headway.drive.recording import RecordingHeader, read_recordings, write_line
+from headway.drive.recording import Recording, RecordingHeader, read_recordings, write_line
 from headway.simulator.step_time.base import StepShape, shape_of_step
 from headway.simulator.step_time.observations import observe
 
@@ -100,3 +102,12 @@ def test_recordings_follow_each_other():
     world = World([(0, request("a", 10, 3))])
     assert len(observe(world.recordings * 2)) == 2 * len(world.shapes)
     assert len(observe([])) == 0
+
+
+def test_entries_that_do_not_follow_are_a_sentence():
+    [recording] = World([(0, request("a", 10, 3))]).recordings
+    arrival, queued, *rest = recording.entries
+    with pytest.raises(ValueError, match=r"sequence 0 .* of request 'a', which did not arrive"):
+        observe([Recording(HEADER, [queued, *rest])])
+    with pytest.raises(ValueError, match="step 0 of the recording serves sequence 0, which was no"):
+        observe([Recording(HEADER, [arrival, *rest])])

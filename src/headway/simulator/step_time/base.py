@@ -36,13 +36,18 @@ class PlacedChunk(NamedTuple):
     samples: bool
 
 
+def is_decode(first_position: int, num_tokens: int, num_prompt_tokens: int) -> bool:
+    """As `Chunk.is_decode` has it, for chunks that were only noted."""
+    return num_tokens == 1 and first_position >= num_prompt_tokens
+
+
 def shape_of(chunks: Iterable[PlacedChunk]) -> StepShape:
     """The shape of a step of these chunks."""
     prefill_tokens = prefills = prefill_attended = prefill_context = 0
     decodes = decode_attended = samples = 0
     for first, count, num_prompt_tokens, is_sampled in chunks:
         samples += is_sampled
-        if count == 1 and first >= num_prompt_tokens:
+        if is_decode(first, count, num_prompt_tokens):
             decodes += 1
             decode_attended += first + 1
         else:

@@ -88,8 +88,10 @@ class ModelShape:
         return 4.0 * self.num_layers * self.num_heads * self.head_dim
 
     def kv_bytes_per_token(self, dtype: str = "bf16") -> int:
-        values = 2 * self.num_layers * self.num_kv_heads * self.head_dim
-        return int(values * bytes_of(dtype))
+        """An int8 head has a float32 scale, as Headway stores it; fp8, of GPUs, has one for all."""
+        scale = 4 if dtype == "int8" else 0
+        head = self.head_dim * bytes_of(dtype) + scale
+        return int(2 * self.num_layers * self.num_kv_heads * head)
 
     def weight_bytes(self, dtype: str = "bf16") -> int:
         return int(self.num_parameters * bytes_of(dtype))

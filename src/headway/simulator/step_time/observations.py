@@ -40,7 +40,8 @@ def observe(recordings: Iterable[Recording]) -> Observations:
     """The steps of recordings. Those that failed, or computed nothing, are left out.
 
     A step lasts until the next one starts where somebody was left to serve, for what lies between
-    two steps is a price of the first; else until its own end.
+    two steps is a price of the first; else until its own end. Raises ValueError for entries that do
+    not follow from those before them.
     """
     return Observations.of(step for recording in recordings for step in _steps(recording))
 
@@ -58,6 +59,11 @@ class _Live:
             case Arrival():
                 self._prompts[entry.request_id] = entry.num_prompt_tokens
             case QueuedSequence():
+                if entry.request_id not in self._prompts:
+                    raise ValueError(
+                        f"sequence {entry.sequence_id} of the recording is of request "
+                        f"{entry.request_id!r}, which did not arrive before it"
+                    )
                 self.num_sequences += 1
                 self._prompt_of[entry.sequence_id] = self._prompts[entry.request_id]
             case EndedSequence():
@@ -65,15 +71,21 @@ class _Live:
 
     def shape(self, record: StepRecord) -> StepShape:
         sampled = {output.sequence_id for output in record.outputs}
-        return shape_of(
-            PlacedChunk(
-                chunk.first_position,
-                chunk.num_tokens,
-                self._prompt_of[chunk.sequence_id],
-                chunk.sequence_id in sampled,
+        try:
+            return shape_of(
+                PlacedChunk(
+                    chunk.first_position,
+                    chunk.num_tokens,
+                    self._prompt_of[chunk.sequence_id],
+                    chunk.sequence_id in sampled,
+                )
+                for chunk in record.chunks
             )
-            for chunk in record.chunks
-        )
+        except KeyError as error:
+            raise ValueError(
+                f"step {record.index} of the recording serves sequence {error}, which was not "
+                f"queued before it"
+            ) from None
 
 
 def _steps(recording: Recording) -> Iterator[tuple[StepShape, int]]:
