@@ -219,6 +219,10 @@ def test_every_engine_flag_is_obeyed_or_refused(flag) -> None:
         (["--kv-cache-memory-bytes", "1k"], "1024 bytes of KV cache: that is no block at all"),
         (["--num-gpu-blocks-override", "0"], "that is no block at all"),
         (["--num-gpu-blocks-override", "2"], "all 20 requests are refused; of the first: needs 7"),
+        (
+            ["--arrivals", "closed:2", "--duration-s", "5", "--prompt-tokens", "10000"],
+            "all 2000 requests are refused; of the first: the prompt has 10000",
+        ),
         (["--max-model-len", "50"], "all 20 requests are refused; of the first: the prompt has"),
         (["--max-num-batched-tokens", "50", "--no-enable-chunked-prefill"], "without chunked"),
         (["--port", "80"], "--port is for headway serve: leave it out"),
@@ -244,6 +248,8 @@ def test_what_cannot_be_simulated_is_one_sentence(
         base = []
     if words[:1] in (["Llama-3-70B"], ["--kv-cache-memory-bytes"], ["--tensor-parallel-size"]):
         base = SMALL[:-2]
+    if "--duration-s" in words:
+        base = ["--output-tokens", "10"]
     assert main(["simulate", *base, *words, "--no-inert"]) == 2
     said = capsys.readouterr()
     assert said.err.startswith("headway simulate: ")
