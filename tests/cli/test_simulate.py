@@ -12,6 +12,7 @@ from headway.cli.simulation import SETTINGS, setup_of
 from headway.flags import FlagError
 from headway.flags.engine import ENGINE_FLAGS
 from headway.simulator.inert import inert_knobs
+from headway.simulator.workload.synthetic import Streams, Synthetic
 
 WITNESS = Path(__file__).parents[1] / "lessons" / "workload001.json"
 SMALL = ["--arrivals", "at-once", "--requests", "20", "--prompt-tokens", "100"]
@@ -144,6 +145,29 @@ def test_a_workload_file_is_changed_by_flags(tmp_path: Path) -> None:
         "output_tokens": 3,
         "rate": "7",
     }
+
+
+def test_flags_and_seeds_change_each_stream(tmp_path: Path) -> None:
+    part = {"rate": 2, "requests": 5, "prompt_tokens": 10, "output_tokens": 3}
+    path = tmp_path / "workload.json"
+    path.write_text(json.dumps({"streams": [part, {**part, "seed": 7}]}))
+    setup = setup_of(["--workload", str(path), "--requests", "6"], 3)
+    assert isinstance(setup.workload, Streams)
+    assert [(p.num_requests, p.seed) for p in setup.workload.parts] == [(6, 3), (6, 10)]
+
+
+def test_seeds_repeat_conversations_but_no_trace(lesson: Path, tmp_path: Path) -> None:
+    turns = [{"from": "human", "value": "a b"}, {"from": "gpt", "value": "c"}]
+    path = tmp_path / "shared.json"
+    path.write_text(json.dumps([{"id": "1", "conversations": turns}]))
+    words = ["--trace", str(path), "--rate", "2"]
+    workload = setup_of(words, 1).workload
+    assert isinstance(workload, Synthetic)
+    assert workload.seed == 1
+    with pytest.raises(FlagError, match="--seeds repeats what is drawn, and a trace is the same"):
+        setup_of(["--trace", str(lesson)], 1)
+    with pytest.raises(FlagError, match=r"^--seed: .* has its own times and lengths"):
+        setup_of(["--trace", str(lesson), "--seed", "4"])
 
 
 def test_plots_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
