@@ -12,6 +12,10 @@ from headway.cli.simulation import SETTINGS, setup_of
 from headway.flags import FlagError
 from headway.flags.engine import ENGINE_FLAGS
 from headway.simulator.inert import inert_knobs
+from headway.simulator.step_time.files import write_model
+from headway.simulator.step_time.hardware import hardware_named
+from headway.simulator.step_time.models import shape_named
+from headway.simulator.step_time.roofline import roofline
 from headway.simulator.workload.synthetic import Streams, Synthetic
 
 WITNESS = Path(__file__).parents[1] / "lessons" / "workload001.json"
@@ -234,6 +238,17 @@ def test_every_engine_flag_is_obeyed_or_refused(flag) -> None:
         (["gpt-9"], "no model is known as 'gpt-9'"),
         (["Llama-3-70B"], "the weights of Llama-3-70B take 131.4 GiB of each device"),
         (["--tensor-parallel-size", "3"], "32 attention heads cannot be divided among 3"),
+        (["--tensor-parallel-size", "0"], "--tensor-parallel-size must be at least 1, got 0"),
+        (["--overhead-us", "inf"], "--overhead-us must be in [0, 1e+09], got 'inf'"),
+        (["--kv-cache-memory-bytes", "1GiB"], "both size the KV cache: give one"),
+        (
+            ["--gpu-memory-utilization", "0.5"],
+            "--gpu-memory-utilization changes nothing here, as --num-gpu-blocks-override sizes",
+        ),
+        (
+            ["--dtype", "float32", "--quantization", "int8", "--kv-cache-dtype", "fp8"],
+            "--dtype changes nothing here",
+        ),
         (["--compute-efficiency", "3"], "--compute-efficiency must be above 0 and at most 1"),
         (["--gpu-memory-utilization", "2"], "--gpu-memory-utilization must be in (0, 1]"),
         (["--quantization", "gguf"], "--quantization must be one of fp8, int8, int4"),
@@ -271,7 +286,7 @@ def test_what_cannot_be_simulated_is_one_sentence(
     if words[:1] in (["--workload"], ["--trace"]):
         base = []
     if words[:1] in (["Llama-3-70B"], ["--kv-cache-memory-bytes"], ["--tensor-parallel-size"]):
-        base = SMALL[:-2]
+        base = SMALL if "1GiB" in words else SMALL[:-2]
     if "--duration-s" in words:
         base = ["--output-tokens", "10"]
     assert main(["simulate", *base, *words, "--no-inert"]) == 2
@@ -280,6 +295,54 @@ def test_what_cannot_be_simulated_is_one_sentence(
     assert sentence in said.err
     assert said.err.count("\n") == 1
     assert said.out.count("\n") == 0 or "--json" in words
+
+
+@pytest.fixture
+def step_times(tmp_path: Path) -> str:
+    path = tmp_path / "step-time.json"
+    write_model(roofline(shape_named("Qwen3-8B"), hardware_named("l4")), path)
+    return str(path)
+
+
+MACHINE = {
+    "--model-shape": "Qwen3-8B",
+    "--hardware": "a100",
+    "--tensor-parallel-size": "2",
+    "--dtype": "float32",
+    "--quantization": "int8",
+    "--kv-cache-dtype": "fp8",
+    "--gpu-memory-utilization": "0.5",
+}
+
+
+@pytest.mark.parametrize(
+    ("pool", "unread"),
+    [
+        (["--num-gpu-blocks-override", "64"], set(MACHINE)),
+        (
+            ["--kv-cache-memory-bytes", "1GiB"],
+            {"--hardware", "--quantization", "--gpu-memory-utilization"},
+        ),
+        ([], set()),
+    ],
+)
+def test_a_file_of_times_leaves_only_what_the_pool_needs(
+    pool: list[str], unread: set[str], step_times: str
+) -> None:
+    base = [*SMALL[:-2], "--step-time", step_times, *pool]
+    if pool[:1] != ["--num-gpu-blocks-override"]:
+        base += ["--model-shape", "Qwen3-8B"]
+    if not pool:
+        base += ["--hardware", "a100"]
+    setup_of(base)
+    for flag, value in MACHINE.items():
+        words = base if flag in base else [*base, flag, value]
+        if flag in unread:
+            name = "a model" if flag == "--model-shape" else flag
+            with pytest.raises(FlagError, match=f"^{name} changes nothing here"):
+                setup_of(words)
+        else:
+            setup_of(words)
 
 
 def test_sweep_needs_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
