@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import numpy as np
@@ -112,6 +113,10 @@ def test_from_a_recording(tiny, tmp_path, capsys):
     assert written["fitted_on"]["recording"] == "day.jsonl"
     assert written["fitted_on"]["kv_cache_dtype"] == "bfloat16"
     assert written["seen"]["decodes"][1] == 2
+    packed, again = tmp_path / "day.jsonl.gz", tmp_path / "again.json"
+    packed.write_bytes(gzip.compress(recording.read_bytes()))
+    assert main(["--from", str(packed), "--output", str(again)]) == 0
+    assert json.loads(again.read_text())["terms"] == written["terms"]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +127,9 @@ def test_from_a_recording(tiny, tmp_path, capsys):
         (["--seconds"], "--seconds needs a value"),
         (["--port", "80"], "--port is for headway serve: leave it out"),
         (["--from", "a.jsonl", "--max-num-seqs", "4"], "--from takes a recording"),
+        (["--from", "a.jsonl", "--seconds", "4"], "leave --seconds out"),
+        (["--from", "a.jsonl", "--seed", "4"], "leave --seed out"),
+        (["--from", "a.jsonl", "--temperature", "1"], "leave --temperature out"),
         (["-o", "a", "--output", "b"], "the same flag"),
     ],
 )
@@ -134,7 +142,7 @@ def test_what_makes_no_sense_is_refused(line, sentence, capsys):
     ("text", "sentence"),
     [
         (None, "cannot be read: No such file"),
-        ("", "holds no recording"),
+        ("", "there is no recording in it"),
         ("{}\n{}\n", "line 1: not a line of a recording"),
     ],
 )

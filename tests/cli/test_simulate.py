@@ -12,6 +12,11 @@ from headway.cli.simulation import SETTINGS, setup_of
 from headway.flags import FlagError
 from headway.flags.engine import ENGINE_FLAGS
 from headway.simulator.inert import inert_knobs
+from headway.simulator.step_time.files import write_model
+from headway.simulator.step_time.hardware import hardware_named
+from headway.simulator.step_time.models import shape_named
+from headway.simulator.step_time.roofline import roofline
+from headway.simulator.workload.synthetic import Streams, Synthetic
 
 WITNESS = Path(__file__).parents[1] / "lessons" / "workload001.json"
 SMALL = ["--arrivals", "at-once", "--requests", "20", "--prompt-tokens", "100"]
@@ -146,6 +151,29 @@ def test_a_workload_file_is_changed_by_flags(tmp_path: Path) -> None:
     }
 
 
+def test_flags_and_seeds_change_each_stream(tmp_path: Path) -> None:
+    part = {"rate": 2, "requests": 5, "prompt_tokens": 10, "output_tokens": 3}
+    path = tmp_path / "workload.json"
+    path.write_text(json.dumps({"streams": [part, {**part, "seed": 7}]}))
+    setup = setup_of(["--workload", str(path), "--requests", "6"], 3)
+    assert isinstance(setup.workload, Streams)
+    assert [(p.num_requests, p.seed) for p in setup.workload.parts] == [(6, 3), (6, 10)]
+
+
+def test_seeds_repeat_conversations_but_no_trace(lesson: Path, tmp_path: Path) -> None:
+    turns = [{"from": "human", "value": "a b"}, {"from": "gpt", "value": "c"}]
+    path = tmp_path / "shared.json"
+    path.write_text(json.dumps([{"id": "1", "conversations": turns}]))
+    words = ["--trace", str(path), "--rate", "2"]
+    workload = setup_of(words, 1).workload
+    assert isinstance(workload, Synthetic)
+    assert workload.seed == 1
+    with pytest.raises(FlagError, match="--seeds repeats what is drawn, and a trace is the same"):
+        setup_of(["--trace", str(lesson)], 1)
+    with pytest.raises(FlagError, match=r"^--seed: .* has its own times and lengths"):
+        setup_of(["--trace", str(lesson), "--seed", "4"])
+
+
 def test_plots_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     words = ["--plot", f"lanes:{tmp_path}/lanes.svg", "--plot", f"{tmp_path}/batch.svg"]
@@ -210,6 +238,17 @@ def test_every_engine_flag_is_obeyed_or_refused(flag) -> None:
         (["gpt-9"], "no model is known as 'gpt-9'"),
         (["Llama-3-70B"], "the weights of Llama-3-70B take 131.4 GiB of each device"),
         (["--tensor-parallel-size", "3"], "32 attention heads cannot be divided among 3"),
+        (["--tensor-parallel-size", "0"], "--tensor-parallel-size must be at least 1, got 0"),
+        (["--overhead-us", "inf"], "--overhead-us must be in [0, 1e+09], got 'inf'"),
+        (["--kv-cache-memory-bytes", "1GiB"], "both size the KV cache: give one"),
+        (
+            ["--gpu-memory-utilization", "0.5"],
+            "--gpu-memory-utilization changes nothing here, as --num-gpu-blocks-override sizes",
+        ),
+        (
+            ["--dtype", "float32", "--quantization", "int8", "--kv-cache-dtype", "fp8"],
+            "--dtype changes nothing here",
+        ),
         (["--compute-efficiency", "3"], "--compute-efficiency must be above 0 and at most 1"),
         (["--gpu-memory-utilization", "2"], "--gpu-memory-utilization must be in (0, 1]"),
         (["--quantization", "gguf"], "--quantization must be one of fp8, int8, int4"),
@@ -219,6 +258,10 @@ def test_every_engine_flag_is_obeyed_or_refused(flag) -> None:
         (["--kv-cache-memory-bytes", "1k"], "1024 bytes of KV cache: that is no block at all"),
         (["--num-gpu-blocks-override", "0"], "that is no block at all"),
         (["--num-gpu-blocks-override", "2"], "all 20 requests are refused; of the first: needs 7"),
+        (
+            ["--arrivals", "closed:2", "--duration-s", "5", "--prompt-tokens", "10000"],
+            "all 2000 requests are refused; of the first: the prompt has 10000",
+        ),
         (["--max-model-len", "50"], "all 20 requests are refused; of the first: the prompt has"),
         (["--max-num-batched-tokens", "50", "--no-enable-chunked-prefill"], "without chunked"),
         (["--port", "80"], "--port is for headway serve: leave it out"),
@@ -243,13 +286,63 @@ def test_what_cannot_be_simulated_is_one_sentence(
     if words[:1] in (["--workload"], ["--trace"]):
         base = []
     if words[:1] in (["Llama-3-70B"], ["--kv-cache-memory-bytes"], ["--tensor-parallel-size"]):
-        base = SMALL[:-2]
+        base = SMALL if "1GiB" in words else SMALL[:-2]
+    if "--duration-s" in words:
+        base = ["--output-tokens", "10"]
     assert main(["simulate", *base, *words, "--no-inert"]) == 2
     said = capsys.readouterr()
     assert said.err.startswith("headway simulate: ")
     assert sentence in said.err
     assert said.err.count("\n") == 1
     assert said.out.count("\n") == 0 or "--json" in words
+
+
+@pytest.fixture
+def step_times(tmp_path: Path) -> str:
+    path = tmp_path / "step-time.json"
+    write_model(roofline(shape_named("Qwen3-8B"), hardware_named("l4")), path)
+    return str(path)
+
+
+MACHINE = {
+    "--model-shape": "Qwen3-8B",
+    "--hardware": "a100",
+    "--tensor-parallel-size": "2",
+    "--dtype": "float32",
+    "--quantization": "int8",
+    "--kv-cache-dtype": "fp8",
+    "--gpu-memory-utilization": "0.5",
+}
+
+
+@pytest.mark.parametrize(
+    ("pool", "unread"),
+    [
+        (["--num-gpu-blocks-override", "64"], set(MACHINE)),
+        (
+            ["--kv-cache-memory-bytes", "1GiB"],
+            {"--hardware", "--quantization", "--gpu-memory-utilization"},
+        ),
+        ([], set()),
+    ],
+)
+def test_a_file_of_times_leaves_only_what_the_pool_needs(
+    pool: list[str], unread: set[str], step_times: str
+) -> None:
+    base = [*SMALL[:-2], "--step-time", step_times, *pool]
+    if pool[:1] != ["--num-gpu-blocks-override"]:
+        base += ["--model-shape", "Qwen3-8B"]
+    if not pool:
+        base += ["--hardware", "a100"]
+    setup_of(base)
+    for flag, value in MACHINE.items():
+        words = base if flag in base else [*base, flag, value]
+        if flag in unread:
+            name = "a model" if flag == "--model-shape" else flag
+            with pytest.raises(FlagError, match=f"^{name} changes nothing here"):
+                setup_of(words)
+        else:
+            setup_of(words)
 
 
 def test_sweep_needs_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:

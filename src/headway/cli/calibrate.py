@@ -87,23 +87,20 @@ def _refuse_others(flags: ParsedFlags, own: Mapping[str, str]) -> None:
         raise FlagError(f"{flags.names[field]} is for headway serve: leave it out")
     if "--from" in own and flags.engine:
         raise FlagError("--from takes a recording, which has its own engine: leave the rest out")
+    for name in ("--seconds", "--seed", "--temperature"):
+        if "--from" in own and name in own:
+            raise FlagError(
+                f"--from takes a recording, where nothing is measured: leave {name} out"
+            )
     if "-o" in own and "--output" in own:
         raise FlagError("-o and --output are the same flag: give it once")
 
 
 def _recorded(path: str) -> tuple[Observations, dict[str, object]]:
-    from headway.drive.recording import read_recordings
+    from headway.replay.files import load_recordings
     from headway.simulator.step_time.observations import observe
 
-    try:
-        with open(path, encoding="utf-8") as lines:
-            recordings = read_recordings(lines)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    if not recordings:
-        raise ValueError(f"{path} holds no recording")
+    recordings = load_recordings(path)
     models = [dict(recording.header.model) for recording in recordings]
     if any(model != models[0] for model in models):
         raise ValueError(f"{path} holds recordings of different engines: split it")

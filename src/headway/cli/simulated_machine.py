@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,28 @@ _WEIGHTS = {"auto": "bf16", "bfloat16": "bf16", "float32": "float32"}
 _KV = {**_WEIGHTS, "fp8": "fp8", "int8": "int8"}
 _QUANTIZATIONS = ("fp8", "int8", "int4")
 _UTILIZATION = 0.92
+_POOL_FLAGS = {
+    "num_gpu_blocks_override": "--num-gpu-blocks-override",
+    "kv_cache_memory_bytes": "--kv-cache-memory-bytes",
+}
+_SHAPE_FLAGS = (
+    "--model-shape",
+    "--hardware",
+    "--tensor-parallel-size",
+    "--dtype",
+    "--quantization",
+    "--kv-cache-dtype",
+)
+# What says how large the KV cache is, and what else its number of blocks depends on.
+_READ_BY_POOL = {
+    "--num-gpu-blocks-override": (),
+    "--kv-cache-memory-bytes": (
+        "--model-shape",
+        "--tensor-parallel-size",
+        "--dtype",
+        "--kv-cache-dtype",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +81,8 @@ def machine_of(own: Mapping[str, str]) -> Machine:
     hardware = _hardware(own, "h100" if is_roofline else None)
     weights, kv = _dtypes(own)
     tp = int(_number(own, "--tensor-parallel-size", 1, int))
+    if tp < 1:
+        raise FlagError(f"--tensor-parallel-size must be at least 1, got {tp}")
     utilization = _number(own, "--gpu-memory-utilization", _UTILIZATION)
     if not 0 < utilization <= 1:
         raise FlagError(f"--gpu-memory-utilization must be in (0, 1], got {utilization:g}")
@@ -79,6 +103,35 @@ def machine_of(own: Mapping[str, str]) -> Machine:
                 raise FlagError(f"{flag} is for --step-time roofline: {source} has its own times")
         model = read_model(source)
     return Machine(model, hardware, shape, facts, weights, kv, tp, utilization)
+
+
+def refuse_unread(own: Mapping[str, str], settings: Mapping[str, Any]) -> None:
+    """Raises FlagError for a flag that neither the times of steps nor the KV cache depend on."""
+    pools = [flag for name, flag in _POOL_FLAGS.items() if name in settings]
+    if len(pools) > 1:
+        raise FlagError(f"{' and '.join(pools)} both size the KV cache: give one")
+    source = own.get("--step-time", "roofline")
+    reasons = [] if source == "roofline" else [f"{source} has its own times"]
+    reasons += [f"{flag} sizes the KV cache" for flag in pools]
+    read = _read_flags(own, pools)
+    for flag in (*_SHAPE_FLAGS, "--gpu-memory-utilization"):
+        if flag in own and flag not in read:
+            name = "a model" if flag == "--model-shape" else flag
+            why = " and ".join(reasons) or "--quantization and --kv-cache-dtype say it all"
+            raise FlagError(f"{name} changes nothing here, as {why}: leave it out")
+
+
+def _read_flags(own: Mapping[str, str], pools: Sequence[str]) -> set[str]:
+    if own.get("--step-time", "roofline") != "roofline" and pools:
+        read = set(_READ_BY_POOL[pools[0]])
+    else:
+        read = set(_SHAPE_FLAGS)
+    if not pools:
+        read.add("--gpu-memory-utilization")
+    are_weights_given = "--quantization" in own or "--quantization" not in read
+    if are_weights_given and own.get("--kv-cache-dtype", "auto") != "auto":
+        read.discard("--dtype")
+    return read
 
 
 def _shape(given: str | None) -> ModelShape | None:
@@ -128,13 +181,17 @@ def _choice(own: Mapping[str, str], name: str, choices: Mapping[str, str]) -> st
 
 
 def _number(
-    own: Mapping[str, str], name: str, default: float, kind: Callable[[str], float] = float
+    own: Mapping[str, str],
+    name: str,
+    default: float,
+    kind: Callable[[str], float] = float,
+    most: float = 1e9,
 ) -> float:
     try:
         value = kind(own[name]) if name in own else default
     except ValueError:
         what = "a whole number" if kind is int else "a number"
         raise FlagError(f"{name} must be {what}, got {own[name]!r}") from None
-    if not value >= 0:
-        raise FlagError(f"{name} must be at least 0, got {own[name]!r}")
+    if not 0 <= value <= most:
+        raise FlagError(f"{name} must be in [0, {most:g}], got {own[name]!r}")
     return value

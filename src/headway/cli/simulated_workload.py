@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.flags import FlagError
-from headway.simulator.workload.spec import LAW_FIELDS, TRACE_FIELDS, from_spec
+from headway.simulator.workload.spec import (
+    LAW_FIELDS,
+    TRACE_FIELDS,
+    changed_spec,
+    from_spec,
+    with_later_seed,
+)
+from headway.simulator.workload.traces.open import format_of
 
 if TYPE_CHECKING:
     from headway.simulator.workload.base import Workload
@@ -49,21 +56,23 @@ def workload_of(own: Mapping[str, str], seed_offset: int) -> tuple[Workload, dic
     """With its spec. `seed_offset` is added to its seed."""
     spec = _file_spec(own)
     given = {field: own[flag] for flag, field in WORKLOAD_FLAGS.items() if flag in own}
-    for field, other in (("rate", "arrivals"), ("arrivals", "rate")):
-        if field in given and other not in given:
-            spec.pop(other, None)
     _check_kind(given, is_trace="trace" in spec)
-    spec |= given
+    spec = changed_spec(spec, given)
     if not spec:
         raise FlagError(
             "what is to be served? Give --rate, --requests, --prompt-tokens and --output-tokens, "
             "or a --workload or --trace"
         )
     if seed_offset:
-        if "trace" in spec and spec.get("format") != "sharegpt":
+        if "trace" in spec and _trace_format(spec) != "sharegpt":
             raise FlagError("--seeds repeats what is drawn, and a trace is the same each time")
-        spec["seed"] = int(float(spec.get("seed", 0))) + seed_offset
+        spec = with_later_seed(spec, seed_offset)
     return from_spec(spec), spec
+
+
+def _trace_format(spec: Mapping[str, Any]) -> str:
+    given = spec.get("format") or "auto"
+    return format_of(Path(spec["trace"])) if given == "auto" else given
 
 
 def _check_kind(given: Mapping[str, str], *, is_trace: bool) -> None:

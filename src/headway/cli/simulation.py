@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.cli.own_flags import split_repeated
 from headway.cli.parsing import parse_flags
-from headway.cli.simulated_machine import STEP_TIME_FLAGS, Machine, machine_of
+from headway.cli.simulated_machine import STEP_TIME_FLAGS, Machine, machine_of, refuse_unread
 from headway.cli.simulated_workload import FILE_FLAGS, WORKLOAD_FLAGS, workload_of
 from headway.core.config import SchedulerConfig
 from headway.flags import FlagError
@@ -35,6 +35,7 @@ def setup_of(argv: Sequence[str], seed_offset: int = 0) -> Setup:
     settings = engine_settings(rest, own)
     try:
         machine = machine_of(own)
+        refuse_unread(own, settings)
         config = _config(settings, machine)
         num_blocks, pool = _pool(settings, config, machine)
         workload, spec = workload_of(own, seed_offset)

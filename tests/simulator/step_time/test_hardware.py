@@ -40,6 +40,7 @@ def test_a_dtype_that_it_does_not_multiply_is_refused():
         {"compute_efficiency": 0.0},
         {"memory_efficiency": 1.1},
         {"overhead_ns": -1.0},
+        {"overhead_ns": float("inf")},
         {"memory_bytes_per_second": 0.0},
     ],
 )

@@ -12,7 +12,7 @@ from headway.simulator.workload import lengths
 from headway.simulator.workload.arrivals import AtOnce, ClosedLoop, Phases, Renewal
 from headway.simulator.workload.clients import Choice, Declared, Leaving, Prefixes, Turns
 from headway.simulator.workload.forms import parse_arrivals, parse_lengths, parse_wait
-from headway.simulator.workload.spec import from_spec, to_spec
+from headway.simulator.workload.spec import changed_spec, from_spec, to_spec, with_later_seed
 from headway.simulator.workload.synthetic import Streams, Synthetic
 from headway.simulator.workload.waits import ExponentialWait, FixedWait, UniformWait
 from workload.strategies import laws
@@ -84,6 +84,43 @@ def test_short_forms() -> None:
     assert parse_arrivals("closed:8:exponential:2") == ClosedLoop(8, ExponentialWait(2))
     assert parse_arrivals("phases:3600@2,60@8:2.5") == Phases(((3600, 2), (60, 8)), 2.5)
     assert parse_wait("0.5") == FixedWait(0.5)
+
+
+STREAMS = {
+    "requests": 9,
+    "seed": 3,
+    "streams": [
+        {"rate": 1, "prompt_tokens": 5, "output_tokens": 6},
+        {"arrivals": "at-once", "prompt_tokens": 7, "output_tokens": 8, "requests": 2, "seed": 4},
+    ],
+}
+
+
+def test_changes_reach_each_stream() -> None:
+    changed = from_spec(changed_spec(STREAMS, {"rate": "4", "requests": "10", "seed": "8"}))
+    assert isinstance(changed, Streams)
+    assert [(p.arrivals, p.num_requests, p.seed) for p in changed.parts] == [
+        (Renewal(4), 10, 8)
+    ] * 2
+    kept = from_spec(changed_spec(STREAMS, {"max_tokens": "9"}))
+    assert isinstance(kept, Streams)
+    assert [(p.arrivals, p.num_requests) for p in kept.parts] == [(Renewal(1), 9), (AtOnce(), 2)]
+
+
+def test_later_seeds_reach_each_stream() -> None:
+    later = from_spec(with_later_seed(STREAMS, 10))
+    assert isinstance(later, Streams)
+    assert [part.seed for part in later.parts] == [13, 14]
+
+
+def test_large_seeds_are_exact() -> None:
+    spec = {"rate": 1, "prompt_tokens": 5, "output_tokens": 6, "requests": 1}
+    for seed in ("9007199254740993", 9007199254740993):
+        workload = from_spec(with_later_seed({**spec, "seed": seed}, 1))
+        assert isinstance(workload, Synthetic)
+        assert workload.seed == 9007199254740994
+    with pytest.raises(ValueError, match=r"^seed: a number is needed, got 'x'"):
+        with_later_seed({**spec, "seed": "x"}, 1)
 
 
 def test_what_a_command_line_gives() -> None:

@@ -14,7 +14,7 @@ from headway.simulator.workload.arrivals import AtOnce, ClosedLoop, Renewal
 from headway.simulator.workload.base import MAX_NAME, ClientRequest, Segment, Workload
 from headway.simulator.workload.clients import Choice, Declared, Leaving, Prefixes, Turns
 from headway.simulator.workload.sessions import Conversations
-from headway.simulator.workload.synthetic import Streams, Synthetic
+from headway.simulator.workload.synthetic import MAX_IN_VAIN, Streams, Synthetic
 from headway.simulator.workload.waits import SECOND, ExponentialWait, FixedWait, UniformWait
 
 PLAIN = Synthetic(
@@ -272,6 +272,14 @@ class TestStreams:
             (after,) = traffic.follow_up(request, request.arrival_ns)
             assert after.tenant == request.tenant
             assert after.request_id == request.request_id.replace(".0", ".1")
+
+    def test_nobody_comes_in_vain_for_ever(self) -> None:
+        """Requests that end as they arrive move no clock: only their number ends the loop."""
+        timed = replace(PLAIN, arrivals=ClosedLoop(2), num_requests=None, duration_s=5)
+        assert len(served(timed, 0)) == 2 * MAX_IN_VAIN
+        assert len(served(timed, SECOND)) == 2 * 5
+        counted = replace(timed, num_requests=3 * MAX_IN_VAIN)
+        assert len(served(counted, 0)) == 3 * MAX_IN_VAIN
 
 
 def test_given_conversations_come_in_order() -> None:

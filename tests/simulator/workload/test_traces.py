@@ -248,3 +248,5 @@ def test_formats_and_options_that_do_not_fit(save) -> None:
         open_trace(save(AZURE_2023), arrivals=AtOnce())
     with pytest.raises(ValueError, match=r"^think_s: .*has its own times"):
         open_trace(save(AZURE_2023), think=FixedWait(1))
+    with pytest.raises(ValueError, match=r"^seed: .* has its own times and lengths"):
+        open_trace(save(AZURE_2023), seed=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -40,8 +41,8 @@ class Hardware:
                 raise ValueError(f"{name} must be above 0 and at most 1, got {getattr(self, name)}")
         if self.memory_bytes_per_second <= 0 or min(self.peak_flops.values(), default=0) <= 0:
             raise ValueError(f"{self.name}: peaks must be above 0")
-        if self.overhead_ns < 0:
-            raise ValueError(f"overhead_ns must be at least 0, got {self.overhead_ns}")
+        if not 0 <= self.overhead_ns < math.inf:
+            raise ValueError(f"overhead_ns must be finite and at least 0, got {self.overhead_ns}")
 
     def flops(self, dtype: str) -> float:
         """Operations a second that are got in products of this dtype. Raises ValueError."""

@@ -53,6 +53,39 @@ def from_spec(spec: Spec) -> Workload:
     return _trace(spec) if "trace" in spec else _synthetic(_read_all(spec, _READERS))
 
 
+def changed_spec(spec: Spec, changes: Spec) -> dict[str, Any]:
+    """The spec with other values, in each of its `streams` too. A rate replaces arrivals."""
+    gone = set(changes)
+    if "rate" in changes or "arrivals" in changes:
+        gone |= {"rate", "arrivals"}
+    kept = {name: value for name, value in spec.items() if name not in gone}
+    if isinstance(spec.get("streams"), list):
+        kept["streams"] = [
+            {name: value for name, value in part.items() if name not in gone}
+            if isinstance(part, Mapping)
+            else part
+            for part in spec["streams"]
+        ]
+    return {**kept, **changes}
+
+
+def with_later_seed(spec: Spec, offset: int) -> dict[str, Any]:
+    """`offset` is added to the seed, and to those of its `streams`. Raises ValueError."""
+    later = {**spec, "seed": _seed(spec.get("seed")) + offset}
+    if isinstance(spec.get("streams"), list):
+        later["streams"] = [
+            {**part, "seed": _seed(part["seed"]) + offset}
+            if isinstance(part, Mapping) and part.get("seed") is not None
+            else part
+            for part in spec["streams"]
+        ]
+    return later
+
+
+def _seed(value: Any) -> int:
+    return 0 if value is None else _made("seed", lambda: _whole(value))
+
+
 def to_spec(workload: Workload) -> dict[str, Any]:
     """The spec that `from_spec` makes this workload of. Raises ValueError where there is none."""
     if isinstance(workload, Streams):
@@ -125,7 +158,7 @@ def _trace(spec: Spec) -> Workload:
     values = _read_all(spec, _TRACE_READERS)
     path, name = values.pop("trace"), values.pop("format", "auto")
     arrivals = values.pop("arrivals", None)
-    think, seed = values.pop("think_s", None), values.pop("seed", 0)
+    think, seed = values.pop("think_s", None), values.pop("seed", None)
     return open_trace(path, name, Window(**values), arrivals=arrivals, think=think, seed=seed)
 
 
@@ -222,6 +255,8 @@ def _read_all(spec: Spec, readers: Mapping[str, Callable[[Any], Any]]) -> dict[s
 def _whole(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
+    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
+        return int(value)  # a float would round large ones
     number = _real(value)
     if not number.is_integer():
         raise ValueError(f"a whole number is needed, got {value!r}")

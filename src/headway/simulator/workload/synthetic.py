@@ -27,6 +27,9 @@ NO_TENANT: Choice[str] = Choice((("", 1.0),))
 NO_ADAPTER: Choice[str] = Choice((("", 1.0),))
 NO_PRIORITY: Choice[int] = Choice(((0, 1.0),))
 MAX_SEED = 2**64 - 1
+# So many requests of one client that end as they arrive, in a row, and it comes no more, unless
+# their number is given: where none can be served no time passes, and no duration would be over.
+MAX_IN_VAIN = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +103,12 @@ class SyntheticTraffic:
         self._sessions = iter(SessionDraws(workload, part, parts))
         self._times = workload.arrivals.times_ns(Uniforms(workload.seed, part, Purpose.ARRIVAL))
         self._is_closed = isinstance(workload.arrivals, ClosedLoop)
+        counted = workload.num_requests is not None or workload.conversations is not None
+        self._max_in_vain = math.inf if counted else MAX_IN_VAIN
         self._end_ns = _or_none(workload.duration_s)
         self._max_queue_ns = _or_none(workload.max_queue_s)
         self._deadline_ns = _or_none(workload.deadline_s)
-        self._open: dict[str, tuple[Session, int]] = {}  # requests that something follows
+        self._open: dict[str, tuple[Session, int, int]] = {}  # what follows; and came in vain
 
     def arrivals(self) -> Iterator[ClientRequest]:
         """First turns, in order of arrival."""
@@ -117,23 +122,25 @@ class SyntheticTraffic:
     def follow_up(self, ended: ClientRequest, now_ns: int) -> Iterable[ClientRequest]:
         """The session's next turn; in a closed loop, after the last turn, the next session's first.
 
-        A client that went away has no next turn.
+        A client that went away has no next turn. In a loop that only a duration ends, one that came
+        MAX_IN_VAIN times in vain has no next session.
         """
         if ended.request_id not in self._open:
             return ()
-        session, turn = self._open.pop(ended.request_id)
+        session, turn, in_vain = self._open.pop(ended.request_id)
+        in_vain = in_vain + 1 if now_ns == ended.arrival_ns else 0
         if turn + 1 < session.num_turns and not _has_left(ended, now_ns):
             arrival_ns = now_ns + session.block.think_ns[session.first + turn + 1]
             if self._is_over(arrival_ns):
                 return ()
             prompt = (*ended.prompt, _said(ended), session.words(turn + 1))
-            return (self._request(session, turn + 1, arrival_ns, prompt),)
-        if not self._is_closed:
+            return (self._request(session, turn + 1, arrival_ns, prompt, in_vain),)
+        if not self._is_closed or in_vain >= self._max_in_vain:
             return ()
-        request = self._begin(now_ns, thinks=True)
+        request = self._begin(now_ns, thinks=True, in_vain=in_vain)
         return () if request is None else (request,)
 
-    def _begin(self, at_ns: int, thinks: bool = False) -> ClientRequest | None:
+    def _begin(self, at_ns: int, thinks: bool = False, in_vain: int = 0) -> ClientRequest | None:
         if self._is_over(at_ns):
             return None
         session = next(self._sessions, None)
@@ -145,20 +152,25 @@ class SyntheticTraffic:
                 return None
         words, prefix = session.words(0), session.prefix
         prompt = (words,) if prefix is None else (prefix, words)
-        return self._request(session, 0, at_ns, prompt)
+        return self._request(session, 0, at_ns, prompt, in_vain)
 
     def _is_over(self, at_ns: int) -> bool:
         return self._end_ns is not None and at_ns >= self._end_ns
 
     def _request(
-        self, session: Session, turn: int, arrival_ns: int, prompt: tuple[Segment, ...]
+        self,
+        session: Session,
+        turn: int,
+        arrival_ns: int,
+        prompt: tuple[Segment, ...],
+        in_vain: int,
     ) -> ClientRequest:
         block, row, index = session.block, session.row, session.first + turn
         name = f"{self._id_prefix}{session.number}"
         if session.num_turns > 1:
             name = f"{name}.{turn}"
         if self._is_closed or turn + 1 < session.num_turns:
-            self._open[name] = (session, turn)
+            self._open[name] = (session, turn, in_vain)
         deadline_ns = self._deadline_ns
         return ClientRequest(
             request_id=name,

@@ -25,7 +25,7 @@ def open_trace(
     *,
     arrivals: Arrivals | None = None,
     think: WaitLaw | None = None,
-    seed: int = 0,
+    seed: int | None = None,
 ) -> TraceFile | Synthetic:
     """A file of requests as a workload; `auto` tells the format by the first line.
 
@@ -35,13 +35,15 @@ def open_trace(
     """
     path, window = Path(path), window or Window()
     if format == "auto":
-        format = _format_of(path)
+        format = format_of(path)
     if format == "sharegpt":
         conversations = read_share_gpt(path, think=think or NO_WAIT)
-        return _with_times(conversations, path, window, arrivals, seed)
+        return _with_times(conversations, path, window, arrivals, seed or 0)
     if arrivals is not None or think is not None:
         name = "think_s" if arrivals is None else "arrivals"
         raise ValueError(f"{name}: {path} has its own times; rate and time_scale change them")
+    if seed is not None:
+        raise ValueError(f"seed: {path} has its own times and lengths, and nothing is drawn")
     match format:
         case "headway":
             return open_requests(path, window)
@@ -68,7 +70,8 @@ def _with_times(
     )
 
 
-def _format_of(path: Path) -> str:
+def format_of(path: Path) -> str:
+    """By its first line. Raises ValueError, with the path, for none that is known."""
     head = next(chunks(path), b"").removeprefix(b"\xef\xbb\xbf").lstrip()
     head = head.partition(b"\n")[0]
     if not head:
