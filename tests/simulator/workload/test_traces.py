@@ -241,6 +241,21 @@ def test_what_is_wrong_is_named_with_its_line(save, content, says) -> None:
         all_requests(open_trace(save(content)))
 
 
+@pytest.mark.parametrize("window", [{"stop_s": 1e300}, {"start_s": 2e9}])
+def test_windows_end_where_times_do(window) -> None:
+    with pytest.raises(ValueError, match="at most 1e9 seconds"):
+        Window(**window)
+
+
+def test_time_is_not_stretched_beyond_what_can_be_counted(save) -> None:
+    path = save(MOONCAKE)
+    late = all_requests(open_trace(path, window=Window(time_scale=1e9)))[-1]
+    assert late.arrival_ns == 3_000_500_000 * 10**9
+    path = save(MOONCAKE.replace("3000", "30000"))
+    with pytest.raises(ValueError, match="stretched by 1e.09 puts arrivals more than 146 years"):
+        all_requests(open_trace(path, window=Window(time_scale=1e9)))
+
+
 def test_formats_and_options_that_do_not_fit(save) -> None:
     with pytest.raises(ValueError, match=r"^format: 'csv' is not one of auto, headway"):
         open_trace(save(AZURE_2023), "csv")
