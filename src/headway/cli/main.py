@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -64,6 +66,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "replay": _replay,
     "calibrate": _calibrate,
 }
+_PRINTING = frozenset({"simulate", "sweep", "replay", "calibrate"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,6 +75,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     words = list(sys.argv[1:] if argv is None else argv)
     command, rest = (words[0], words[1:]) if words else ("", [])
+    if command in _COMMANDS and command not in _PRINTING:
+        return _COMMANDS[command](rest)
+    return _printed(f"headway {command}" if command in _PRINTING else "headway", command, rest)
+
+
+def _printed(name: str, command: str, argv: Sequence[str]) -> int:
+    """Runs what prints and ends, up to the end of its printing."""
+    try:
+        code = _ran(command, argv)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader has enough, as in `| head`
+        _print_no_more()
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        _print_no_more()
+        what = error.filename or "standard output"
+        print(f"{name}: {what}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    except (OverflowError, RecursionError, MemoryError) as error:
+        reason = str(error) or type(error).__name__
+        what = "a number is too large or too small, or a file nested too deeply"
+        print(f"{name}: {what} to work with: {reason}", file=sys.stderr)
+        return 2
+    return code
+
+
+def _print_no_more() -> None:
+    """What is still in the buffer goes nowhere, so that the interpreter's end is quiet."""
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _ran(command: str, argv: Sequence[str]) -> int:
+    if command in _COMMANDS:
+        return _COMMANDS[command](argv)
     if command in ("--version", "-V"):
         from headway import __version__
 
@@ -80,8 +121,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command in ("--help", "-h"):
         print(_USAGE, end="")
         return 0
-    if command in _COMMANDS:
-        return _COMMANDS[command](rest)
     what = f"there is no command {command!r}" if command else "a command is missing"
     print(f"headway: {what}: one of {', '.join(_COMMANDS)}; see headway --help", file=sys.stderr)
     return 2

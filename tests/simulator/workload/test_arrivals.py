@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import chain, islice
 
 import numpy as np
@@ -73,6 +74,25 @@ def test_the_same_times_on_every_machine(arrivals, first, at_3000) -> None:
     assert drawn[-1] == at_3000
 
 
+@pytest.mark.parametrize("arrivals", [Renewal(1e-8, 0), Phases(((1, 1e-8),), 0)])
+def test_arrivals_end_where_nanoseconds_do(arrivals) -> None:
+    """One each 1e17 ns: 2^62 lies between the 47th and the 48th."""
+    assert times(arrivals, 47) == pytest.approx([i * 10**17 for i in range(47)], rel=1e-12)
+    with pytest.raises(ValueError, match="146 years after the start"):
+        times(arrivals, 48)
+
+
+@pytest.mark.parametrize("rate", [1e-300, 1e-308])
+def test_a_rate_of_almost_nothing_brings_nobody(rate) -> None:
+    with pytest.raises(ValueError, match="146 years after the start"):
+        times(Renewal(rate), 1)
+
+
+def test_no_wait_is_negative_or_endless() -> None:
+    longest = ExponentialWait(1e9).at(np.array([0.5, 1 - 2**-53]))
+    assert longest.tolist() == [pytest.approx(math.log(2) * 1e18), 2**62]
+
+
 def test_at_once_and_closed() -> None:
     assert times(AtOnce(), 5000) == [0] * 5000
     assert times(ClosedLoop(3), 10) == [0, 0, 0]
@@ -94,6 +114,7 @@ def test_waits_have_their_means(law) -> None:
         (lambda: Phases(()), "at least one phase"),
         (lambda: Phases(((1, 0),)), "at least one phase"),
         (lambda: Phases(((0, 1),)), "longer than 0"),
+        (lambda: Phases(((1e300, 1),)), "at most 1000000000"),
         (lambda: ClosedLoop(0), "at least 1 client"),
         (lambda: FixedWait(-1), "got -1"),
         (lambda: UniformWait(3, 1), "got 3-1"),

@@ -198,6 +198,19 @@ class TestShareGpt:
                 '[\n{"conversations": [{"from": "ghost", "value": "x"}]}]',
                 ":2: conversation 1: a message from 'ghost'",
             ),
+            (
+                '[{"conversations": []},\n{"conversations": [{"from": ["gpt"], "value": "x"}]}]',
+                r":2: conversation 2: a message from \['gpt'\] has no text",
+            ),
+            (
+                '[{"conversations": [{"from": {"name": "gpt"}, "value": "x"}]}]',
+                ":1: conversation 1: a message from {'name': 'gpt'} has no text",
+            ),
+            (
+                '[{"conversations": []},\n{"id": ' + "9" * 5000 + "}]",
+                ":2: conversation 2: .*digits",
+            ),
+            ("[" * 100_000, ":1: conversation 1: maximum recursion depth"),
             ("[]", ": no conversation has"),
             ("[\udcff]", ""),
         ],
@@ -228,7 +241,15 @@ class TestShareGpt:
         (AZURE_2023 + "2023-11-16 18:16:01,9999999999,1\n", ":5: 9999999999 is too large"),
         (AZURE_2023 + "yesterday,5,1\n", ":5: 'yesterday' is not a time like"),
         (AZURE_2023 + "2023-13-16 18:16:01,5,1\n", ":5: "),
+        (AZURE_2023 + "2023-11-16 18:17:99,5,1\n", ":5: '2023-11-16 18:17:99' is not a time like"),
+        (AZURE_2023 + "0001-01-01 00:00:00,5,1\n", ":5: '0001-01-01 00:00:00' is not .* 1970"),
+        (AZURE_2023 + "0001-01-01 00:00:00+14:00,5,1\n", ":5: .* is not a time between 1970"),
+        (AZURE_2023 + "9999-12-31 23:59:59,5,1\n", ":5: '9999-12-31 23:59:59' is not .* 2116"),
+        (AZURE_2023 + "9999-12-31 23:59:59-14:00,5,1\n", ":5: .* is not a time between 1970"),
+        (AZURE_2023.replace("TIM", "TIMESTAMP,TIM"), ":1: the column 'TIMESTAMP' is there twice"),
         (BURST_GPT + "soon,GPT-4,1,1,2,API log\n", ":6: 'soon' is not a time in seconds"),
+        (BURST_GPT + "1e999999,GPT-4,1,1,2,API log\n", ":6: '1e999999' is not a time in seconds"),
+        (BURST_GPT + "9e9,GPT-4,1,1,2,API log\n", ":6: '9e9' is not a time in seconds"),
         (BURST_GPT + "NaN,GPT-4,1,1,2,API log\n", ":6: 'NaN' is not a time in seconds"),
         (MOONCAKE + MOONCAKE, ":4: timestamp 0 is before the 3000.5 above it"),
         (MOONCAKE.replace("[4]", "[4, 5]"), ":3: more hash_ids than 28 tokens"),
@@ -239,6 +260,21 @@ class TestShareGpt:
 def test_what_is_wrong_is_named_with_its_line(save, content, says) -> None:
     with pytest.raises(ValueError, match=f"trace{says}"):
         all_requests(open_trace(save(content)))
+
+
+@pytest.mark.parametrize("window", [{"stop_s": 1e300}, {"start_s": 2e9}])
+def test_windows_end_where_times_do(window) -> None:
+    with pytest.raises(ValueError, match="at most 1e9 seconds"):
+        Window(**window)
+
+
+def test_time_is_not_stretched_beyond_what_can_be_counted(save) -> None:
+    path = save(MOONCAKE)
+    late = all_requests(open_trace(path, window=Window(time_scale=1e9)))[-1]
+    assert late.arrival_ns == 3_000_500_000 * 10**9
+    path = save(MOONCAKE.replace("3000", "30000"))
+    with pytest.raises(ValueError, match=r"stretched by 1e.09 puts arrivals more than 146 years"):
+        all_requests(open_trace(path, window=Window(time_scale=1e9)))
 
 
 def test_formats_and_options_that_do_not_fit(save) -> None:

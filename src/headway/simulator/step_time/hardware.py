@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -37,12 +36,12 @@ class Hardware:
 
     def __post_init__(self) -> None:
         for name in ("compute_efficiency", "memory_efficiency"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be above 0 and at most 1, got {getattr(self, name)}")
+            if not 1e-6 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be in [1e-6, 1], got {getattr(self, name)}")
         if self.memory_bytes_per_second <= 0 or min(self.peak_flops.values(), default=0) <= 0:
             raise ValueError(f"{self.name}: peaks must be above 0")
-        if not 0 <= self.overhead_ns < math.inf:
-            raise ValueError(f"overhead_ns must be finite and at least 0, got {self.overhead_ns}")
+        if not 0 <= self.overhead_ns <= 1e12:
+            raise ValueError(f"overhead_ns must be from 0 to 1e12, got {self.overhead_ns}")
 
     def flops(self, dtype: str) -> float:
         """Operations a second that are got in products of this dtype. Raises ValueError."""

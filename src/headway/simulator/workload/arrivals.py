@@ -15,7 +15,13 @@ import numpy as np
 from headway.simulator.workload.draws import BLOCK, Uniforms
 from headway.simulator.workload.exact_math import Floats, exp, exponentials, log, normals
 from headway.simulator.workload.lengths import number
-from headway.simulator.workload.waits import NO_WAIT, WaitLaw, whole_nanoseconds
+from headway.simulator.workload.waits import (
+    LATEST_NS,
+    MAX_SECONDS,
+    NO_WAIT,
+    WaitLaw,
+    whole_nanoseconds,
+)
 
 MAX_RATE = 1e9
 MAX_VARIATION = 100.0
@@ -46,7 +52,9 @@ class Renewal:
     def times_ns(self, uniforms: Uniforms) -> Iterator[list[int]]:
         """Ascending times, endless, in blocks."""
         for busy in _busy_times(self.variation, uniforms):
-            yield whole_nanoseconds(busy / self.rate).tolist()
+            with np.errstate(over="ignore"):  # infinitely late is too late
+                seconds = busy / self.rate
+            yield from _in_time(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +66,11 @@ class Phases:
 
     def __post_init__(self) -> None:
         for seconds, rate in self.phases:
-            if not 0 < seconds < math.inf:
-                raise ValueError(f"a phase lasts longer than 0 seconds, got {number(seconds)}")
+            if not 0 < seconds <= MAX_SECONDS:
+                raise ValueError(
+                    f"a phase lasts longer than 0 seconds and at most {number(MAX_SECONDS)}, "
+                    f"got {number(seconds)}"
+                )
             _check_rate(rate)
         if not any(rate for _, rate in self.phases):
             raise ValueError("at least one phase has a rate above 0")
@@ -81,11 +92,13 @@ class Phases:
         ends = np.cumsum([seconds for seconds, _ in phases])
         expected = np.cumsum([seconds * rate for seconds, rate in phases])
         for busy in _busy_times(self.variation, uniforms):
-            rounds = np.floor(busy / expected[-1])
-            rest = np.clip(busy - rounds * expected[-1], 0, np.nextafter(expected[-1], 0))
-            phase = np.searchsorted(expected, rest, side="right")
-            before_end = (expected[phase] - rest) / rates[phase]
-            yield whole_nanoseconds(rounds * ends[-1] + (ends[phase] - before_end)).tolist()
+            with np.errstate(over="ignore"):
+                rounds = np.floor(busy / expected[-1])
+                rest = np.clip(busy - rounds * expected[-1], 0, np.nextafter(expected[-1], 0))
+                phase = np.searchsorted(expected, rest, side="right")
+                before_end = (expected[phase] - rest) / rates[phase]
+                seconds = rounds * ends[-1] + (ends[phase] - before_end)
+            yield from _in_time(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +146,18 @@ def _busy_times(variation: float, uniforms: Uniforms) -> Iterator[Floats]:
         times = np.cumsum(gaps)
         now = float(times[-1])
         yield times
+
+
+def _in_time(seconds: Floats) -> Iterator[list[int]]:
+    """Nanoseconds as far as they can be counted. Raises ValueError for whoever wants the rest."""
+    times_ns = whole_nanoseconds(seconds)
+    num_in_time = int(np.searchsorted(times_ns, LATEST_NS))
+    yield times_ns[:num_in_time].tolist()
+    if num_in_time < len(times_ns):
+        raise ValueError(
+            "arrivals lie more than 146 years after the start, beyond what 63 bits of "
+            "nanoseconds hold: give a higher rate, or fewer requests"
+        )
 
 
 def _unit_gaps(variation: float, uniforms: Uniforms) -> Iterator[Floats]:

@@ -158,10 +158,10 @@ def number(value: float) -> str:
 def _law(
     text: str, values: Sequence[int] | Integers, cumulative: Sequence[float] | Floats
 ) -> LengthLaw:
-    values = np.asarray(values, dtype=np.int64)
-    cumulative = np.minimum(np.asarray(cumulative, dtype=np.float64), 1.0)
     if values[0] < 1 or values[-1] > MAX_LENGTH:
         raise ValueError(f"{text.partition(':')[0]}: lengths lie between 1 and {MAX_LENGTH}")
+    values = np.asarray(values, dtype=np.int64)
+    cumulative = np.minimum(np.asarray(cumulative, dtype=np.float64), 1.0)
     cumulative[-1] = 1.0
     possible = np.diff(cumulative, prepend=0.0) > 0
     values, cumulative = values[possible], cumulative[possible]

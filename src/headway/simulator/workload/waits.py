@@ -12,6 +12,7 @@ from headway.simulator.workload.lengths import number
 
 SECOND = 1_000_000_000
 MAX_SECONDS = 1e9
+LATEST_NS = 2**62  # 146 years: what is served after it is still within 63 bits
 
 
 def _check(low: float, high: float) -> None:
@@ -85,8 +86,13 @@ NO_WAIT = FixedWait(0)
 
 
 def whole_nanoseconds(seconds: Floats) -> Integers:
-    return np.rint(seconds * SECOND).astype(np.int64)
+    """What is longer than LATEST_NS is as long as that."""
+    within = np.minimum(seconds, LATEST_NS / SECOND)
+    return np.minimum(np.rint(within * SECOND).astype(np.int64), LATEST_NS)
 
 
 def nanoseconds(seconds: float) -> int:
+    """Raises ValueError above MAX_SECONDS."""
+    if not seconds <= MAX_SECONDS:
+        raise ValueError(f"a time is at most {MAX_SECONDS:g} seconds, got {seconds:g}")
     return round(seconds * SECOND)

@@ -23,6 +23,7 @@ from headway.simulator.workload.waits import NO_WAIT, WaitLaw
 ANSWERERS = frozenset({"gpt", "chatgpt", "bing", "bard", "assistant", "model"})
 ASKERS = frozenset({"human", "user", "system", "tool"})
 _LONGEST = 1 << 26  # characters of a conversation; what goes on for longer is no JSON
+_LONGEST_SHOWN = 100  # characters of what is wrong
 _SPACE = " \t\r\n"
 
 CountTokens = Callable[[str], int]
@@ -76,8 +77,10 @@ def _exchanges(value: Any, count_tokens: CountTokens) -> Iterator[tuple[int, int
         if not isinstance(message, dict):
             raise ValueError("a message is not an object")
         role, text = message.get("from"), message.get("value")
-        if not isinstance(text, str) or role not in ANSWERERS | ASKERS:
-            raise ValueError(f"a message from {role!r} has no text or comes from nobody known")
+        is_known = isinstance(role, str) and role in ANSWERERS | ASKERS
+        if not (is_known and isinstance(text, str)):
+            shown = repr(role)[:_LONGEST_SHOWN]
+            raise ValueError(f"a message from {shown} has no text or comes from nobody known")
         tokens = count_tokens(text) if text else 0
         if role in ASKERS:
             asked += tokens
@@ -105,6 +108,7 @@ class _ArrayText:
 
     def __init__(self, path: Path) -> None:
         self.line = 1
+        self._num_read = 0
         self._path = path
         self._chunks = chunks(path)
         self._decode = getincrementaldecoder("utf-8-sig")().decode
@@ -144,6 +148,12 @@ class _ArrayText:
                     continue
                 line = self.line + self._text.count("\n", self._at, error.pos)
                 raise ValueError(f"{self._path}:{line}: {error.msg}") from None
+            except (ValueError, RecursionError) as error:  # too many digits, nested too deeply
+                number = self._num_read + 1
+                raise ValueError(
+                    f"{self._path}:{self.line}: conversation {number}: {error}"
+                ) from None
+            self._num_read += 1
             line = self.line
             self.line += self._text.count("\n", self._at, end)
             self._at = end

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,12 +23,14 @@ from headway.simulator.workload.base import Segment
 from headway.simulator.workload.exact_math import Integers
 from headway.simulator.workload.traces.text import lines
 from headway.simulator.workload.traces.trace import Row, TraceFile, Window
-from headway.simulator.workload.waits import SECOND
+from headway.simulator.workload.waits import LATEST_NS, SECOND
 
 MAX_TOKENS = 2**31 - 1
 _CHUNK = 4096
 # 2023: "2023-11-16 18:17:03.9799600"; 2024: "2024-05-10 00:00:00.009930+00:00".
-_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
+_TIMESTAMP = re.compile(
+    r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d):([0-5]\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,9 @@ def _sorted(times: array[int], prompts: array[int], outputs: array[int]) -> tupl
 def _cells(path: Path, layout: Layout) -> Iterator[tuple[int, tuple[str, str, str]]]:
     numbered = _decoded(path)
     header = next(csv.reader([next(numbered, (1, ""))[1]]), [])
+    twice = [name for name in layout.columns if header.count(name) > 1]
+    if twice:
+        raise ValueError(f"{path}:1: the column {twice[0]!r} is there twice")
     missing = [name for name in layout.columns if name not in header]
     if missing:
         raise ValueError(f"{path}:1: {layout.name} traces have a column {missing[0]!r}")
@@ -144,9 +149,9 @@ def _tokens(text: str) -> int:
 def _seconds_ns(text: str) -> int:
     try:
         time_ns = Decimal(text) * SECOND
-        if 0 <= time_ns < 2**63:
+        if 0 <= time_ns <= LATEST_NS:
             return int(time_ns)
-    except InvalidOperation:
+    except DecimalException:
         pass
     raise ValueError(f"{text!r} is not a time in seconds")
 
@@ -158,7 +163,10 @@ def _timestamp_ns(text: str) -> int:
         raise ValueError(f"{text!r} is not a time like 2024-05-10 00:00:00.009930+00:00")
     minute, seconds, fraction, zone = match.groups()
     whole = _minute_seconds(minute, zone or "+00:00") + int(seconds)
-    return whole * SECOND + int((fraction or "0").ljust(9, "0"))
+    time_ns = whole * SECOND + int((fraction or "0").ljust(9, "0"))
+    if not 0 <= time_ns <= LATEST_NS:
+        raise ValueError(f"{text!r} is not a time between 1970 and 2116")
+    return time_ns
 
 
 @lru_cache(maxsize=16)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headway.simulator.workload.base import MAX_NAME, ClientRequest, Segment
-from headway.simulator.workload.waits import SECOND, nanoseconds
+from headway.simulator.workload.waits import LATEST_NS, MAX_SECONDS, SECOND, nanoseconds
 
 
 class Row(NamedTuple):
@@ -54,6 +54,9 @@ class Window:
             raise ValueError(f"first: at least 1, got {self.first}")
         if not 0 <= self.start_s < (math.inf if self.stop_s is None else self.stop_s):
             raise ValueError(f"start_s: from 0 to before stop_s, got {self.start_s}")
+        for name in ("start_s", "stop_s"):
+            if (getattr(self, name) or 0) > MAX_SECONDS:
+                raise ValueError(f"{name}: at most 1e9 seconds, got {getattr(self, name)}")
         if not 0 <= self.time_scale <= 1e9:
             raise ValueError(f"time_scale: from 0 to 1e9, got {self.time_scale}")
         if self.rate is not None and not 0 < self.rate <= 1e9:
@@ -121,7 +124,13 @@ class TraceTraffic:
         for row in trace.window.of(trace.rows()):
             is_empty = False
             since_ns = row.arrival_ns - start_ns
-            yield self._request(row, since_ns if scale == 1 else round(since_ns * scale))
+            since_ns = since_ns if scale == 1 else round(since_ns * scale)
+            if since_ns > LATEST_NS:
+                raise ValueError(
+                    f"{trace.path}: time stretched by {scale:g} puts arrivals more than 146 years "
+                    "after the start: stretch it less"
+                )
+            yield self._request(row, since_ns)
         if is_empty:
             raise ValueError(f"{trace.path}: has no requests, or none in the time that is wanted")
 
