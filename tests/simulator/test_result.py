@@ -197,3 +197,21 @@ def test_a_summary_is_written_as_json():
     written = eight("step").summary().to_dict()
     assert json.loads(json.dumps(written)) == written
     assert written["ttft_s"]["p90"] == 5
+
+
+def test_a_static_batch_answers_late_but_its_tokens_came_in_time():
+    config = SchedulerConfig(unit="request", max_num_seqs=2, max_model_len=100)
+    requests = [asks(0, 10, 2), asks(1, 10, 50)]
+    result = simulate(config, Listed(requests), PerToken(attended=0), num_blocks=20)
+    assert result.sequences["ended_ns"].tolist() == [result.steps["end_ns"][-1]] * 2
+    gap_s = (1000 + 2 * 100) / 1e9, (1000 + 100) / 1e9
+    assert result.tpot_s().tolist() == pytest.approx([gap_s[0], (gap_s[0] + 48 * gap_s[1]) / 49])
+
+
+def test_prompts_that_nobody_computed_are_in_no_rate():
+    config = SchedulerConfig(max_num_seqs=1, max_model_len=500)
+    requests = [asks(0, 30, 40), asks(1, 300, 5, max_queue_ns=1)]
+    result = simulate(config, Listed(requests), PerToken(), num_blocks=50)
+    summary = result.summary()
+    assert result.sequences["first_token_ns"].tolist()[1] == -1
+    assert summary.prompt_tokens_per_second == pytest.approx(30 / summary.duration_s)

@@ -65,7 +65,7 @@ class Summary:
     num_unfinished: int
     duration_s: float  # first arrival to last end, of a request or of a step
     output_tokens_per_second: float
-    prompt_tokens_per_second: float
+    prompt_tokens_per_second: float  # of prompts that were computed or found, whole
     requests_per_second: float
     num_steps: int
     busy_share: float  # of the time in which a step ran
@@ -140,10 +140,14 @@ class Result:
         return self._between("arrival_ns", "ended_ns", self._finished())
 
     def tpot_s(self) -> Column:
-        """Mean time from token to token, of all that ended with more than one."""
+        """Mean time from token to token, of all that ended with more than one.
+
+        In a static batch the last token comes before the end, which is when the batch has drained.
+        """
         rows = self._finished() & (self.sequences["num_output_tokens"] > 1)
         gaps = self.sequences["num_output_tokens"][rows] - 1
-        return self._between("first_token_ns", "ended_ns", rows) / gaps
+        last_ns = self.steps["end_ns"][self.sequences["last_step"][rows]]
+        return (last_ns - self.sequences["first_token_ns"][rows]) / 1e9 / gaps
 
     def itl_s(self) -> tuple[Column, Column]:
         """Times from token to token, and how often each was seen."""
@@ -172,7 +176,10 @@ class Result:
         finished = self._finished()
         held = int(steps["num_held_blocks"].sum()) * self.config.block_size
         step_ns = int((steps["end_ns"] - steps["start_ns"]).sum())
-        prompts = int(sequences["num_prompt_tokens"].sum())
+        is_answered, is_admitted = (
+            sequences[name] != NEVER for name in ("first_token_ns", "admitted_ns")
+        )
+        prompts = sequences["num_prompt_tokens"]
         return Summary(
             num_requests=len(finished),
             num_finished=int(finished.sum()),
@@ -182,7 +189,7 @@ class Result:
             num_unfinished=int((sequences["ended_ns"] == NEVER).sum()),
             duration_s=duration_s,
             output_tokens_per_second=_per(sequences["num_output_tokens"].sum(), duration_s),
-            prompt_tokens_per_second=_per(prompts, duration_s),
+            prompt_tokens_per_second=_per(prompts[is_answered].sum(), duration_s),
             requests_per_second=_per(finished.sum(), duration_s),
             num_steps=len(steps["end_ns"]),
             busy_share=_per(step_ns / 1e9, duration_s),
@@ -193,7 +200,7 @@ class Result:
             num_preempted_requests=int((sequences["num_preemptions"] > 0).sum()),
             num_recomputed_tokens=int(sequences["num_recomputed_tokens"].sum()),
             num_recomputed_prompt_tokens=int(sequences["num_recomputed_prompt_tokens"].sum()),
-            cache_hit_share=_per(sequences["num_cached_tokens"].sum(), prompts),
+            cache_hit_share=_per(sequences["num_cached_tokens"].sum(), prompts[is_admitted].sum()),
             live_share=_per(steps["num_live_tokens"].sum(), held),
             peak_held_share=steps["num_held_blocks"].max(initial=0) / self.num_blocks,
             ttft_s=Spread.of(self.ttft_s()),
