@@ -82,6 +82,9 @@ def test_what_if(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert told["same settings"]["settings"]["num_blocks"] == 12
     assert told["as recorded"]["summary"]["num_preemptions"] == was
     assert "with the changes" not in run([*words, "--what-if"], capsys)
+    assert not {"refused", "failed", "unfinished"} & {
+        line.split("  ")[0] for line in out.splitlines()
+    }
 
 
 def test_step_times_come_from_the_recording(
@@ -160,7 +163,12 @@ def test_sequences_that_were_cut_off_are_told(
     recorded: Path, lines: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded.write_text("".join(f"{line}\n" for line in lines[: 3 * len(lines) // 4]))
-    assert "were cut off by the end" in run([str(recorded), "--what-if"], capsys)
+    out = run([str(recorded), "--what-if"], capsys)
+    assert "were cut off by the end" in out
+    [open_here, none_here] = next(
+        line.split()[1:] for line in out.splitlines() if line.startswith("unfinished")
+    )
+    assert int(open_here) > int(none_here) == 0
 
 
 def test_a_recording_is_made_into_a_workload_once(

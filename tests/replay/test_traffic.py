@@ -10,6 +10,7 @@ import pytest
 from recorded_run import START_NS, STEP_NS, STOP_TOKEN_ID, Steps, record_run
 
 from headway.core.config import SchedulerConfig
+from headway.core.limits import MAX_TOKEN_ID
 from headway.core.request import FinishReason, Request, SamplingParams, TimeLimits
 from headway.drive.ports import Submit, Withdraw
 from headway.drive.recording import EndedSequence, FilledBlocks, QueuedSequence, read_recordings
@@ -54,7 +55,7 @@ def traffic_of(script, num_blocks: int = 40, **options) -> RecordedTraffic:
 
 
 def test_the_end_of_an_output_is_the_same_token_here_and_in_the_simulator():
-    assert STOP_TOKEN == END_TOKEN
+    assert STOP_TOKEN == END_TOKEN == MAX_TOKEN_ID  # none is above it
 
 
 def test_times_run_from_the_first_arrival_and_lengths_are_as_they_were():

@@ -110,7 +110,8 @@ def print_sweep(points: Sequence[Point]) -> None:
 
 def print_side_by_side(columns: Mapping[str, Figures]) -> None:
     """The same readouts of several runs, a column for each."""
-    rows = [(r.name, *map(r.of, columns.values())) for r in (*READOUTS, *_RARE)]
+    rare = [r for r in _RARE if any(r.read(s) for figures in columns.values() for s in figures)]
+    rows = [(r.name, *map(r.of, columns.values())) for r in (*READOUTS, *rare)]
     for name, field in _SPREADS:
         for figure in ("mean", "p50", "p99"):
             readout = _spread_readout(field, figure)
