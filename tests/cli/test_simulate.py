@@ -12,11 +12,6 @@ from headway.cli.simulation import SETTINGS, setup_of
 from headway.flags import FlagError
 from headway.flags.engine import ENGINE_FLAGS
 from headway.simulator.inert import inert_knobs
-from headway.simulator.step_time.files import write_model
-from headway.simulator.step_time.hardware import hardware_named
-from headway.simulator.step_time.models import shape_named
-from headway.simulator.step_time.roofline import roofline
-from headway.simulator.workload.synthetic import Streams, Synthetic
 
 WITNESS = Path(__file__).parents[1] / "lessons" / "workload001.json"
 SMALL = ["--arrivals", "at-once", "--requests", "20", "--prompt-tokens", "100"]
@@ -151,29 +146,6 @@ def test_a_workload_file_is_changed_by_flags(tmp_path: Path) -> None:
     }
 
 
-def test_flags_and_seeds_change_each_stream(tmp_path: Path) -> None:
-    part = {"rate": 2, "requests": 5, "prompt_tokens": 10, "output_tokens": 3}
-    path = tmp_path / "workload.json"
-    path.write_text(json.dumps({"streams": [part, {**part, "seed": 7}]}))
-    setup = setup_of(["--workload", str(path), "--requests", "6"], 3)
-    assert isinstance(setup.workload, Streams)
-    assert [(p.num_requests, p.seed) for p in setup.workload.parts] == [(6, 3), (6, 10)]
-
-
-def test_seeds_repeat_conversations_but_no_trace(lesson: Path, tmp_path: Path) -> None:
-    turns = [{"from": "human", "value": "a b"}, {"from": "gpt", "value": "c"}]
-    path = tmp_path / "shared.json"
-    path.write_text(json.dumps([{"id": "1", "conversations": turns}]))
-    words = ["--trace", str(path), "--rate", "2"]
-    workload = setup_of(words, 1).workload
-    assert isinstance(workload, Synthetic)
-    assert workload.seed == 1
-    with pytest.raises(FlagError, match="--seeds repeats what is drawn, and a trace is the same"):
-        setup_of(["--trace", str(lesson)], 1)
-    with pytest.raises(FlagError, match=r"^--seed: .* has its own times and lengths"):
-        setup_of(["--trace", str(lesson), "--seed", "4"])
-
-
 def test_plots_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     words = ["--plot", f"lanes:{tmp_path}/lanes.svg", "--plot", f"{tmp_path}/batch.svg"]
@@ -302,54 +274,6 @@ def test_what_cannot_be_simulated_is_one_sentence(
     assert sentence in said.err
     assert said.err.count("\n") == 1
     assert said.out.count("\n") == 0 or "--json" in words
-
-
-@pytest.fixture
-def step_times(tmp_path: Path) -> str:
-    path = tmp_path / "step-time.json"
-    write_model(roofline(shape_named("Qwen3-8B"), hardware_named("l4")), path)
-    return str(path)
-
-
-MACHINE = {
-    "--model-shape": "Qwen3-8B",
-    "--hardware": "a100",
-    "--tensor-parallel-size": "2",
-    "--dtype": "float32",
-    "--quantization": "int8",
-    "--kv-cache-dtype": "fp8",
-    "--gpu-memory-utilization": "0.5",
-}
-
-
-@pytest.mark.parametrize(
-    ("pool", "unread"),
-    [
-        (["--num-gpu-blocks-override", "64"], set(MACHINE)),
-        (
-            ["--kv-cache-memory-bytes", "1GiB"],
-            {"--hardware", "--quantization", "--gpu-memory-utilization"},
-        ),
-        ([], set()),
-    ],
-)
-def test_a_file_of_times_leaves_only_what_the_pool_needs(
-    pool: list[str], unread: set[str], step_times: str
-) -> None:
-    base = [*SMALL[:-2], "--step-time", step_times, *pool]
-    if pool[:1] != ["--num-gpu-blocks-override"]:
-        base += ["--model-shape", "Qwen3-8B"]
-    if not pool:
-        base += ["--hardware", "a100"]
-    setup_of(base)
-    for flag, value in MACHINE.items():
-        words = base if flag in base else [*base, flag, value]
-        if flag in unread:
-            name = "a model" if flag == "--model-shape" else flag
-            with pytest.raises(FlagError, match=f"^{name} changes nothing here"):
-                setup_of(words)
-        else:
-            setup_of(words)
 
 
 def test_sweep_needs_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headway.cli.tables import number, print_table, seconds, share
 from headway.flags import FlagError
 from headway.simulator.config import Setup, engine_name
 from headway.simulator.inert import InertReport, KnobReport
-from headway.simulator.result import Spread, Summary
+from headway.simulator.result import Result, Spread, Summary
+from headway.simulator.step_time.base import StepShape, StepTimeModel
+from headway.simulator.step_time.fitted import FittedModel
 from headway.simulator.sweep import Point, mean_and_deviation
 
 Figures = Sequence[Summary]  # of the same run under several seeds
@@ -149,6 +153,36 @@ def _same(knob: KnobReport) -> str:
 def _listed(values: Sequence[Any]) -> str:
     shown = [("off", "on")[v] if isinstance(v, bool) else str(v) for v in values]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+# ---- What to know of the figures ----
+
+
+def note_lines(notes: Sequence[str]) -> list[str]:
+    """What is not in the workload, or was taken for granted."""
+    return [f"Of the workload: {note}." for note in dict.fromkeys(notes)]
+
+
+def beyond_fit(model: StepTimeModel, result: Result) -> Mapping[str, tuple[int, int]]:
+    """The least and the most of each count of a step in which the run left what was fitted."""
+    if not isinstance(model, FittedModel):
+        return {}
+    columns = [result.steps[name] for name in StepShape._fields]
+    return model.beyond(np.stack(columns, axis=1).astype(np.int64))
+
+
+def beyond_lines(model: StepTimeModel, beyond: Mapping[str, tuple[int, int]]) -> list[str]:
+    """One line, where there is something to say."""
+    if not isinstance(model, FittedModel) or not beyond:
+        return []
+    parts = []
+    for name, (least, most) in beyond.items():
+        seen_least, seen_most = model.seen[name]
+        if most > seen_most:
+            parts.append(f"{name} up to {most:,} (seen: {seen_most:,})")
+        if least < seen_least:
+            parts.append(f"{name} down to {least:,} (seen: {seen_least:,})")
+    return [f"Beyond the steps that the times were fitted to: {', '.join(parts)}."]
 
 
 # ---- JSON ----

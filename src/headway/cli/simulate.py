@@ -12,7 +12,9 @@ from headway.flags import FlagError
 
 if TYPE_CHECKING:
     from headway.simulator.config import Setup
-    from headway.simulator.result import Result
+    from headway.simulator.inert import InertReport
+    from headway.simulator.result import Result, Summary
+    from headway.simulator.step_time.base import StepTimeModel
     from headway.simulator.sweep import Point
 
 _OUTPUT_FLAGS = {
@@ -114,9 +116,8 @@ def _plot(given: str, *, is_sweep: bool) -> tuple[str, str]:
 
 
 def _simulate(argv: Sequence[str], output: _Output) -> None:
-    from headway.cli.readouts import inert_lines, print_run, settings_of, write_json
+    from headway.cli.readouts import beyond_fit, settings_of, write_json
     from headway.cli.simulation import setup_of
-    from headway.simulator.binding import Binding
     from headway.simulator.inert import inert_knobs
 
     setup = setup_of(argv)
@@ -124,22 +125,37 @@ def _simulate(argv: Sequence[str], output: _Output) -> None:
     others = (setup_of(argv, number).run() for number in range(1, output.num_seeds))
     summaries = [result.summary(), *(other.summary() for other in others)]
     report = inert_knobs(setup, result) if output.tells_inert else None
+    beyond = beyond_fit(setup.model, result)
     if not output.is_quiet:
-        print(_heading(setup))
-        print()
-        print_run(summaries)
-        print()
-        binding = Binding.of(result)
-        lines = inert_lines(report) if report else [f"What binds: {binding.sentence()}."]
-        print("\n".join(lines))
+        _print_all(setup, result, summaries, report, beyond)
     if output.json:
         told = {
             "settings": settings_of(setup),
             "summaries": [summary.to_dict() for summary in summaries],
             "refused": result.refused,
+            "beyond_fit": beyond,
             "inert": report.to_dict() if report else None,
         }
         write_json(told, output.json)
+
+
+def _print_all(
+    setup: Setup,
+    result: Result,
+    summaries: Sequence[Summary],
+    report: InertReport | None,
+    beyond: Mapping[str, tuple[int, int]],
+) -> None:
+    from headway.cli.readouts import beyond_lines, inert_lines, note_lines, print_run
+    from headway.simulator.binding import Binding
+
+    print("\n".join([_heading(setup), *note_lines(setup.facts["notes"])]))
+    print()
+    print_run(summaries)
+    print()
+    binding = Binding.of(result)
+    lines = inert_lines(report) if report else [f"What binds: {binding.sentence()}."]
+    print("\n".join([*beyond_lines(setup.model, beyond), *lines]))
 
 
 def _first_run(setup: Setup, output: _Output) -> Result:
@@ -185,33 +201,71 @@ def _heading(setup: Setup) -> str:
 # ---- Many ----
 
 
-def _sweep(argv: Sequence[str], output: _Output) -> None:
-    from headway.cli.readouts import print_sweep, settings_of, write_json
-    from headway.cli.simulation import setup_of
-    from headway.simulator.sweep import sweep
+class _Told:
+    """Of each point of a sweep, its settings and where it left the fitted times."""
 
-    settings: list[dict[str, Any]] = []
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._argv = argv
+        self._models: list[StepTimeModel] = []
+        self.points: list[dict[str, Any]] = []
 
-    def setup_at(values: Mapping[str, Any], number: int) -> Setup:
-        setup = setup_of([*argv, *(f"--{name}={value}" for name, value in values.items())], number)
+    def setup_at(self, values: Mapping[str, Any], number: int) -> Setup:
+        from headway.cli.readouts import settings_of
+        from headway.cli.simulation import setup_of
+
+        flags = [f"--{name}={value}" for name, value in values.items()]
+        setup = setup_of([*self._argv, *flags], number)
         if number == 0:
-            settings.append(settings_of(setup))
+            self._models.append(setup.model)
+            self.points.append({"settings": settings_of(setup)})
         return setup
 
+    def on_result(self, values: Mapping[str, Any], result: Result) -> None:
+        """Of several seeds, the first run's is told."""
+        from headway.cli.readouts import beyond_fit
+
+        if "beyond_fit" not in self.points[-1]:
+            self.points[-1]["beyond_fit"] = beyond_fit(self._models[-1], result)
+
+    def lines(self) -> list[str]:
+        """What to know of the figures; of each file of times, how far it was left at most."""
+        from headway.cli.readouts import beyond_lines, note_lines
+
+        lines = note_lines([note for told in self.points for note in told["settings"]["notes"]])
+        farthest: dict[str, tuple[StepTimeModel, dict[str, tuple[int, int]]]] = {}
+        for model, told in zip(self._models, self.points, strict=True):
+            _, ends = farthest.setdefault(told["settings"]["step_time"], (model, {}))
+            for name, (least, most) in told["beyond_fit"].items():
+                low, high = ends.get(name, (least, most))
+                ends[name] = min(low, least), max(high, most)
+        for model, ends in farthest.values():
+            lines += beyond_lines(model, ends)
+        return lines
+
+
+def _sweep(argv: Sequence[str], output: _Output) -> None:
+    from headway.cli.readouts import print_sweep, write_json
+    from headway.simulator.sweep import sweep
+
+    told = _Told(argv)
     points: list[Point] = []
-    for point in sweep(output.axes, setup_at, num_seeds=output.num_seeds):
+    for point in sweep(
+        output.axes, told.setup_at, num_seeds=output.num_seeds, on_result=told.on_result
+    ):
         points.append(point)
         if sys.stderr.isatty():
             print(f"\r{len(points)} done", end="", file=sys.stderr, flush=True)
     if sys.stderr.isatty():
         print("\r", end="", file=sys.stderr)
     if not output.is_quiet:
+        notes = told.lines()
+        print("".join(f"{line}\n" for line in notes), end="\n" if notes else "")
         print_sweep(points)
         print()
         print("\n".join(_same_lines(points)))
     if output.json:
         write_json(
-            [_point_values(p, s) for p, s in zip(points, settings, strict=True)], output.json
+            [_point_values(*both) for both in zip(points, told.points, strict=True)], output.json
         )
     for _, path in output.plots:
         from headway.simulator.plots import plot_latency
@@ -235,10 +289,10 @@ def _name(point: Point) -> str:
     return " ".join(f"{name}={value}" for name, value in point.values.items())
 
 
-def _point_values(point: Point, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _point_values(point: Point, told: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "values": point.values,
-        "settings": settings,
+        **told,
         "summaries": [summary.to_dict() for summary in point.summaries],
         "waited": point.binding.waited,
         "digest": point.digest,

@@ -19,6 +19,7 @@ from headway.simulator.config import (
     pool_bytes_left,
     usual_sizes,
 )
+from headway.simulator.workload.describe import notes_of
 
 OWN_FLAGS = (*STEP_TIME_FLAGS, *WORKLOAD_FLAGS, *FILE_FLAGS)
 SETTINGS = SCHEDULER_SETTINGS | {"kv_cache_memory_bytes", "num_gpu_blocks_override"}
@@ -43,7 +44,7 @@ def setup_of(argv: Sequence[str], seed_offset: int = 0) -> Setup:
         raise
     except ValueError as error:
         raise FlagError(in_flags(str(error))) from None
-    facts = {**machine.facts, "pool": pool, "workload": spec}
+    facts = {**machine.facts, "pool": pool, "workload": spec, "notes": notes_of(workload)}
     return Setup(
         config=config, num_blocks=num_blocks, model=machine.model, workload=workload, facts=facts
     )

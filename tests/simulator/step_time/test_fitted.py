@@ -28,6 +28,22 @@ def off(model: FittedModel) -> np.ndarray:
     return np.array([model.step_ns(shape) / law_ns(shape) - 1 for shape in shapes(300, seed=9)])
 
 
+def test_it_says_where_steps_leave_what_it_has_seen():
+    seen = dict.fromkeys(COUNTS, (0, 1000)) | {"decodes": (2, 4), "samples": (0, 4)}
+    model = FittedModel(terms=(), errors=NO_ERRORS, seen=seen)
+    inside = StepShape(num_decode_tokens=3, decode_attended=30, num_samples=3)
+    outside = StepShape(5, 1, 15, 1005, 9, 90, 10)
+    idle = StepShape(5, 1, 15, 5)
+    assert model.beyond(np.array([inside])) == {}
+    assert model.beyond(np.array([inside, outside])) == {
+        "decodes": (3, 9),
+        "samples": (3, 10),
+        "prefill_context": (0, 1005),
+    }
+    assert model.beyond(np.array([inside, idle])) == {"decodes": (0, 3)}
+    assert model.beyond(np.empty((0, 7), np.int64)) == {}
+
+
 def test_known_coefficients_are_found():
     model = fit(observed(800))
     found = coefficients(model)

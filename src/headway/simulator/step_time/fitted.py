@@ -34,6 +34,7 @@ _TOKEN_KNOTS = (1, 4, 8, 16, 32, 64, 128, 256)
 _SAMPLE_KNOTS = (1, 8, 16, 32, 64)
 MIN_STEPS = 40
 _ROUNDS = 5
+_LARGEST = int(np.iinfo(np.int64).max)
 _OUTLIER = 4.0  # in standard deviations, as the median of the deviations gives them
 _NEVER_AN_OUTLIER = 0.03  # of the step
 
@@ -101,13 +102,26 @@ class FittedModel:
             times[name] = times.get(name, 0.0) + max(0, counts[index] - above) * ns
         return times
 
+    def beyond(self, shapes: npt.NDArray[np.int64]) -> dict[str, tuple[int, int]]:
+        """The least and the most of each count that is not all within `seen`.
+
+        `shapes`: int64 [steps, fields of StepShape].
+        """
+        found: dict[str, tuple[int, int]] = {}
+        for name, column in zip(COUNTS, count(StepShape(*shapes.T)), strict=True):
+            least, most = int(np.min(column, initial=_LARGEST)), int(np.max(column, initial=0))
+            seen_least, seen_most = self.seen.get(name, (0, _LARGEST))
+            if len(shapes) and (least < seen_least or most > seen_most):
+                found[name] = least, most
+        return found
+
 
 def count(shape: StepShape) -> tuple[int, ...]:
-    """Of each of COUNTS, in their order."""
+    """Of each of COUNTS, in their order; of many steps at once where the fields are columns."""
     prefill_tokens, prefills, prefill_attended, context, decodes, attended, samples = shape
     return (
         1,
-        1 if samples else 0,
+        samples > 0,
         prefill_tokens + decodes,
         samples,
         decodes,

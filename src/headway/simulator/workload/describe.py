@@ -112,7 +112,7 @@ def describe(workload: Workload, max_requests: int = 100_000) -> Description:
         output_tokens=Moments.of(np.array(outputs)),
         shared_share=known.num_found / sum(prompts),
         tenants=dict(sorted(tenants.items())),
-        notes=_notes(workload),
+        notes=notes_of(workload),
         prompt_law=None if prompt_law is None else Moments.of_law(prompt_law),
         output_law=None if output_law is None else Moments.of_law(output_law),
     )
@@ -124,7 +124,8 @@ def _laws(workload: Workload) -> tuple[LengthLaw | None, LengthLaw | None]:
     return workload.prompt_tokens, workload.output_tokens
 
 
-def _notes(workload: Workload) -> tuple[str, ...]:
+def notes_of(workload: object) -> tuple[str, ...]:
+    """What of its file was left out or taken for granted, in sentences."""
     if isinstance(workload, Synthetic) and workload.conversations is not None:
         return (workload.conversations.source,)
     return workload.notes if isinstance(workload, TraceFile) else ()
