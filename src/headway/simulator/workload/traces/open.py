@@ -69,7 +69,10 @@ def _with_times(
 
 
 def _format_of(path: Path) -> str:
-    head = next(chunks(path), b"").removeprefix(b"\xef\xbb\xbf").lstrip()
+    # What is compressed may begin with nothing and break off later.
+    head = (
+        next((chunk for chunk in chunks(path) if chunk), b"").removeprefix(b"\xef\xbb\xbf").lstrip()
+    )
     head = head.partition(b"\n")[0]
     if not head:
         raise ValueError(f"{path}: is empty")
