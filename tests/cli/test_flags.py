@@ -145,6 +145,10 @@ def test_fields_are_those_of_the_configurations() -> None:
             ["--default-chat-template-kwargs", '{"messages": []}'],
             "--default-chat-template-kwargs may not set messages: the server does",
         ),
+        (
+            ["--default-chat-template-kwargs", '{"a":' * 100_000],
+            "--default-chat-template-kwargs is nested too deeply",
+        ),
         (["--enable-prefix-caching=maybe"], "takes no value but true or false"),
     ],
 )

@@ -40,6 +40,12 @@ def test_a_reader_that_has_gone_is_no_error(words: list[str]) -> None:
         os.close(writing)
 
 
+def test_nowhere_to_print_to_is_no_error() -> None:
+    words = ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-m", "headway", "simulate", *WORKLOAD]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_a_full_disk_is_one_sentence() -> None:
     full = Path("/dev/full")
     if not full.exists():

@@ -143,6 +143,31 @@ def test_a_file_that_is_none_and_a_newer_version(
     assert "line 1: a recording of version 99" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flags", [[], ["--what-if"]])
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"num_blocks": 2_000_000_000}, "a pool of 2,000,000,000 KV blocks cannot be simulated"),
+        ({"scheduler": {}}, "scheduler.block_size is missing"),
+        ({"scheduler": {"block_size": 4, "x": 1}}, "scheduler.x is no setting of this scheduler"),
+        ({"scheduler": {"block_size": "4"}}, "scheduler.block_size must be of type int, got '4'"),
+        ({"scheduler": {"block_size": 0}}, "block_size must be an integer of at least 1, got 0"),
+    ],
+)
+def test_a_header_that_sets_up_no_scheduler_is_told_by_its_field(
+    recorded: Path,
+    lines: list[str],
+    flags: list[str],
+    changes: dict[str, object],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    header = {**json.loads(lines[0]), **changes}
+    recorded.write_text("".join(f"{line}\n" for line in (json.dumps(header), *lines[1:])))
+    assert main(["replay", str(recorded), *flags]) == 2
+    assert f"headway replay: the recording's header: {sentence}" in capsys.readouterr().err
+
+
 def test_too_few_steps_to_fit_to(
     recorded: Path, lines: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

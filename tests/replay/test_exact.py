@@ -227,7 +227,7 @@ def test_an_arrival_that_cannot_be_is_a_sentence(field, value, sentence):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"max_num_slots": 3}, "the header has no settings of a scheduler: .*max_num_slots"),
+        ({"max_num_slots": 3}, "header: scheduler.max_num_slots is no setting of this scheduler"),
         ({"max_num_seqs": 0}, "max_num_seqs must be an integer of at least 1, got 0"),
     ],
 )

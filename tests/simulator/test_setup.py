@@ -8,6 +8,7 @@ from headway.core.config import SchedulerConfig
 from headway.engine.config import EngineConfig
 from headway.simulator.config import (
     SCHEDULER_SETTINGS,
+    Setup,
     changed_config,
     pool_bytes_left,
     usual_sizes,
@@ -28,6 +29,13 @@ def test_knobs_by_their_engine_names():
     assert (config.unit, config.ordering) == ("request", "priority")
     with pytest.raises(ValueError, match=r"^batching_unit must be one of step, request"):
         changed_config(config, {"batching_unit": "day"})
+
+
+@pytest.mark.parametrize("num_blocks", [0, 100_000_001, 2_000_000_000])
+def test_a_pool_has_as_many_blocks_as_can_be_listed(num_blocks):
+    with pytest.raises(ValueError, match=f"{num_blocks:,} KV blocks cannot .* 1 to 100,000,000"):
+        Setup(config=SchedulerConfig(), num_blocks=num_blocks, model=None, workload=None)
+    Setup(config=SchedulerConfig(), num_blocks=100_000_000, model=None, workload=None)
 
 
 def test_usual_sizes_are_those_of_a_server():

@@ -82,10 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _printed(name: str, command: str, argv: Sequence[str]) -> int:
     """Runs what prints and ends, up to the end of its printing."""
+    if sys.stdout is None:  # closed, as by `>&-`
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the end
     try:
         code = _ran(command, argv)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:  # the reader has enough, as in `| head`
         _print_no_more()
         return 128 + signal.SIGPIPE

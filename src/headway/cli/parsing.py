@@ -195,6 +195,8 @@ def _parsed(flag: Flag, name: str, value: str) -> Any:
         return flag.parse(value)
     except ValueError as error:
         raise FlagError(f"{name} {error}") from None
+    except RecursionError:
+        raise FlagError(f"{name} is nested too deeply") from None
 
 
 def _flat(values: Sequence[Any]) -> Iterator[Any]:
@@ -205,7 +207,7 @@ def _flat(values: Sequence[Any]) -> Iterator[Any]:
 def _json_or_text(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

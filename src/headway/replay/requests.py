@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
+
 from headway.core.config import SchedulerConfig
 from headway.core.request import RepetitionDetection, Request, SamplingParams, TimeLimits
 from headway.drive.recording import Arrival, RecordingHeader
 from headway.replay.tokens import STOP_TOKEN
+from headway.simulator.config import check_num_blocks
 
 # Of tokens none of which equals the one before it, only an output's last can break this.
 _ENDS_BY_TWO_EQUAL = RepetitionDetection(max_pattern_size=1, min_count=2)
@@ -13,11 +17,29 @@ _STOPS = frozenset({STOP_TOKEN})
 
 
 def recorded_config(header: RecordingHeader) -> SchedulerConfig:
-    """The scheduler's settings. Raises ValueError for a header without them."""
+    """The scheduler's settings. Raises ValueError for a header that sets up no scheduler."""
     try:
-        return SchedulerConfig(**header.scheduler)  # type: ignore[arg-type]
-    except TypeError as error:
-        raise ValueError(f"the header has no settings of a scheduler: {error}") from error
+        _check_settings(header.scheduler)
+        check_num_blocks(header.num_blocks)
+        config = SchedulerConfig(**header.scheduler)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ValueError(f"the recording's header: {error}") from error
+    if "block_size" not in header.scheduler:  # by which its blocks are cut
+        raise ValueError("the recording's header: scheduler.block_size is missing")
+    return config
+
+
+def _check_settings(settings: Mapping[str, object]) -> None:
+    """Those that are missing are the usual ones."""
+    defaults = {f.name: f.default for f in fields(SchedulerConfig)}
+    for name, value in settings.items():
+        if name not in defaults:
+            raise ValueError(f"scheduler.{name} is no setting of this scheduler")
+        wanted = type(defaults[name])
+        if type(value) is not wanted and (wanted, type(value)) != (float, int):
+            raise ValueError(
+                f"scheduler.{name} must be of type {wanted.__name__}, got {value!r:.100}"
+            )
 
 
 def request_of(arrival: Arrival, prompt: tuple[int, ...], *, may_repeat: bool = False) -> Request:

@@ -24,6 +24,7 @@ _OTHER_NAMES = {
     "prefill_placement": "prefill",
     "preemption_victim": "victim",
 }
+MAX_BLOCKS = 100_000_000  # of a pool, each of which takes tens of bytes here
 _OF_SCHEDULER = {f.name for f in dataclasses.fields(SchedulerConfig)} - {"prefix_salt"}
 _ENGINE_NAME = {ours: theirs for theirs, ours in _OTHER_NAMES.items()}
 SCHEDULER_SETTINGS = frozenset(_ENGINE_NAME.get(name, name) for name in _OF_SCHEDULER)
@@ -31,13 +32,19 @@ SCHEDULER_SETTINGS = frozenset(_ENGINE_NAME.get(name, name) for name in _OF_SCHE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """One run, not begun. `facts`: what people want to know of it that is in no other field."""
+    """One run, not begun. `facts`: what people want to know of it that is in no other field.
+
+    Raises ValueError for a pool of no block, or of more than MAX_BLOCKS.
+    """
 
     config: SchedulerConfig
     num_blocks: int
     model: StepTimeModel
     workload: Workload | Scripts
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_num_blocks(self.num_blocks)
 
     def run(self, step_listeners: Iterable[StepListener] = ()) -> Result:
         """Raises what `simulate` raises."""
@@ -47,6 +54,15 @@ class Setup:
             self.model,
             num_blocks=self.num_blocks,
             step_listeners=step_listeners,
+        )
+
+
+def check_num_blocks(num_blocks: int) -> None:
+    """Raises ValueError for a pool that cannot be simulated."""
+    if not 1 <= num_blocks <= MAX_BLOCKS:
+        raise ValueError(
+            f"a pool of {num_blocks:,} KV blocks cannot be simulated: give it from 1 to "
+            f"{MAX_BLOCKS:,}"
         )
 
 

@@ -116,6 +116,7 @@ def test_waits_have_their_means(law) -> None:
         (lambda: Phases(((0, 1),)), "longer than 0"),
         (lambda: Phases(((1e300, 1),)), "at most 1000000000"),
         (lambda: ClosedLoop(0), "at least 1 client"),
+        (lambda: ClosedLoop(10**10), "at most 10,000,000, got 10000000000"),
         (lambda: FixedWait(-1), "got -1"),
         (lambda: UniformWait(3, 1), "got 3-1"),
         (lambda: ExponentialWait(float("inf")), "a wait is"),

@@ -134,6 +134,28 @@ def test_gzip_and_windows(save, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_compressed_file_is_read_whole_or_not_at_all(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"trace{suffix}"
+    text.write_lines(path, MOONCAKE.encode().splitlines())
+    whole = path.read_bytes()
+    requests = all_requests(open_trace(path))
+    assert len(requests) == 3
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=rf"trace{suffix}: is cut off or damaged$"):
+            all_requests(open_trace(path))
+    told = []
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        try:
+            assert all_requests(open_trace(path)) == requests  # of some bits nothing depends
+        except ValueError as error:
+            told.append(str(error))
+    assert len(told) > len(whole) * 0.9
+    assert not [sentence for sentence in told if "is empty" in sentence]
+
+
 def test_specs_of_traces(save) -> None:
     path = save(MOONCAKE)
     workload = from_spec({"trace": str(path), "first": 2, "time_scale": 2})

@@ -25,6 +25,7 @@ from headway.simulator.workload.waits import (
 
 MAX_RATE = 1e9
 MAX_VARIATION = 100.0
+MAX_CLIENTS = 10_000_000  # who all begin at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,11 @@ class ClosedLoop:
     think: WaitLaw = NO_WAIT
 
     def __post_init__(self) -> None:
-        if self.clients < 1:
-            raise ValueError(f"a closed loop has at least 1 client, got {self.clients}")
+        if not 1 <= self.clients <= MAX_CLIENTS:
+            raise ValueError(
+                f"a closed loop has at least 1 client and at most {MAX_CLIENTS:,}, "
+                f"got {self.clients}"
+            )
 
     @property
     def text(self) -> str:

@@ -59,7 +59,7 @@ def _uncompressed(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 def _members(path: Path, raw: Iterator[bytes], new: Any) -> Iterator[bytes]:
     """Members or frames one after another, each of which must reach its end."""
-    current = new()
+    current, started = new(), True
     for compressed in raw:
         data = compressed
         while data:
@@ -74,12 +74,13 @@ def _members(path: Path, raw: Iterator[bytes], new: Any) -> Iterator[bytes]:
             else:
                 started = True
     if started:
-        raise ValueError(f"{path}: is cut off")
+        raise ValueError(f"{path}: is cut off or damaged")
 
 
 def _compressing(path: Path, file: IO[bytes]) -> Any:
     if path.suffix == ".zst":
-        return _zstandard(path).ZstdCompressor().stream_writer(file, closefd=False)
+        compressor = _zstandard(path).ZstdCompressor(write_checksum=True)
+        return compressor.stream_writer(file, closefd=False)
     # No time and no name in the header: equal contents make equal files.
     return gzip.GzipFile("", "wb", fileobj=file, mtime=0) if path.suffix == ".gz" else _Plain(file)
 
