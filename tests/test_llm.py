@@ -269,6 +269,8 @@ def test_impossible_settings_are_one_sentence(
 def test_ctrl_c_in_the_middle_of_a_step_leaves_the_model_usable(
     llm: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A job in the background has no interrupts.
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     executor = llm._engine.executor
     real = executor.run
 
@@ -281,6 +283,7 @@ def test_ctrl_c_in_the_middle_of_a_step_leaves_the_model_usable(
     with pytest.raises(KeyboardInterrupt):
         llm.generate("hello", greedy(), use_tqdm=False)
     monkeypatch.undo()
+    signal.signal(signal.SIGINT, usual)
     after = llm.generate("hello", greedy(), use_tqdm=False)
     assert after[0].outputs[0].token_ids == before[0].outputs[0].token_ids
 

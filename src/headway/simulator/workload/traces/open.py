@@ -70,17 +70,11 @@ def _with_times(
     )
 
 
-<<<<<<< HEAD
 def format_of(path: Path) -> str:
     """By its first line. Raises ValueError, with the path, for none that is known."""
-    head = next(chunks(path), b"").removeprefix(b"\xef\xbb\xbf").lstrip()
-=======
-def _format_of(path: Path) -> str:
     # What is compressed may begin with nothing and break off later.
-    head = (
-        next((chunk for chunk in chunks(path) if chunk), b"").removeprefix(b"\xef\xbb\xbf").lstrip()
-    )
->>>>>>> fix3
+    first = next((chunk for chunk in chunks(path) if chunk), b"")
+    head = first.removeprefix(b"\xef\xbb\xbf").lstrip()
     head = head.partition(b"\n")[0]
     if not head:
         raise ValueError(f"{path}: is empty")
