@@ -239,24 +239,24 @@ class Scheduler:
             return None
         num_steps = num_quiet_steps(sequences, self.pool, self.config.block_size)
         blocked = self._outlook.blocked if self.num_waiting else (None, None)
-        return Stride(self._num_steps, sequences, num_steps, *blocked) if num_steps else None
+        stride = Stride(self._num_steps, sequences, num_steps, *blocked)
+        return self._outlook.offer(stride) if num_steps else None
 
     def take(
         self, stride: Stride, num_steps: int, token_ids: SequenceOf[SequenceOf[int]]
     ) -> list[Event]:
-        """Take the first steps of a stride, which yielded these tokens for each sequence of it.
+        """Take the first steps of a stride with the tokens that they yielded for each sequence.
 
-        Returns whom the last of them ended; all that happened besides is that they advanced.
-
-        Raises ValueError, with nothing changed, if that many steps or tokens are not what it has,
-        RuntimeError if it is no longer what comes next.
+        Returns whom the last of them ended; all others advanced. Raises ValueError, with nothing
+        changed, for other steps or tokens than it has, RuntimeError if it is out of date.
         """
-        if stride.first_index != self._num_steps or self._in_flight:
+        if stride is not self._outlook.offered:
             raise RuntimeError(f"a stride from step {stride.first_index} is out of date")
         if not 1 <= num_steps <= stride.max_num_steps:
             raise ValueError(f"{num_steps} steps of a stride of {stride.max_num_steps}")
         prefix = self._prefix if self.config.enable_prefix_caching else None
         walk(stride, num_steps, token_ids, self.pool, prefix, self.config.block_size)
+        self._outlook.offered = None
         self._num_steps += num_steps
         if not self.num_waiting:
             self._waiting_reasons = {}

@@ -47,14 +47,22 @@ class Outlook:
         self._lasting = () if constraints else tuple(lasting)
         self._is_disturbed = False
         self.blocked: tuple[Blocker | None, int | None] = (None, None)  # by the latest step
+        self.offered: Stride | None = None  # and not out of date
 
     def decided(self, step: Step) -> None:
         self.blocked = (step.blocker, step.blocked_sequence_id)
         self._is_disturbed = False
+        self.offered = None
 
     def disturb(self) -> None:
         """Somebody has come or gone since the latest step."""
         self._is_disturbed = True
+        self.offered = None
+
+    def offer(self, stride: Stride) -> Stride:
+        """It may be taken until something else happens."""
+        self.offered = stride
+        return stride
 
     @property
     def is_settled(self) -> bool:
