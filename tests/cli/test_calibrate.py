@@ -150,7 +150,7 @@ def test_a_recording_that_cannot_be_used(text, sentence, tmp_path, capsys):
     path = tmp_path / "r.jsonl"
     if text is not None:
         path.write_text(text)
-    assert main(["--from", str(path), "-o", str(tmp_path / "m.json")]) == 1
+    assert main(["--from", str(path), "-o", str(tmp_path / "m.json")]) == 2
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "m.json").exists()
 

@@ -56,7 +56,10 @@ def main(argv: Sequence[str]) -> int:
         else:
             observations, facts = _measured(flags, numbers)
         _write(observations, facts, path)
-    except (ValueError, OSError, RuntimeError) as error:
+    except (ValueError, OSError) as error:
+        print(f"headway calibrate: {error}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:  # a step failed
         print(f"headway calibrate: {error}", file=sys.stderr)
         return 1
     return 0

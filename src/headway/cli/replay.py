@@ -112,6 +112,7 @@ def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str
         raise ValueError(f"these decisions are not this scheduler's: {replayed.difference}")
     model, about = _model(recording, own.get("--step-time"))
     traffic = _traffic(recording, settings)
+    notes = _notes(traffic)
     setups = {"same settings": _setup(recording, {}, model, traffic)}
     if settings:
         setups["with the changes"] = _setup(recording, settings, model, traffic)
@@ -123,13 +124,9 @@ def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str
         print()
         for name, result in results.items():
             print(f"What binds, {name}: {Binding.of(result).sentence()}.")
-        if num_cut_off := traffic.num_cut_off:
-            print(
-                f"{num_cut_off} sequences were cut off by the end of the recording or a failed "
-                f"step; they end there in the simulation too."
-            )
+        print("\n".join(notes))
     if "--json" in own:
-        told = {
+        told: dict[str, Any] = {
             name: {
                 "summary": result.summary().to_dict(),
                 "settings": settings_of(setups[name]) if name in setups else None,
@@ -137,8 +134,21 @@ def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str
             }
             for name, result in results.items()
         }
-        write_json(told, own["--json"])
+        write_json({**told, "notes": notes}, own["--json"])
     return 0
+
+
+def _notes(traffic: RecordedTraffic) -> list[str]:
+    """What of the recording is not as it was."""
+    notes = []
+    if traffic.num_cut_off:
+        notes.append(
+            f"{traffic.num_cut_off} sequences were cut off by the end of the recording or a failed "
+            f"step; they end there in the simulation too."
+        )
+    if traffic.num_left_out:
+        notes.append(f"{traffic.num_left_out} requests are left out: their ids were in use.")
+    return notes
 
 
 def _model(recording: Recording, path: str | None) -> tuple[StepTimeModel, str]:
@@ -199,6 +209,10 @@ def _num_blocks(recording: Recording, settings: Mapping[str, Any], block_size: i
     header = recording.header
     num_blocks = settings.get("num_gpu_blocks_override")
     pool_bytes = settings.get("kv_cache_memory_bytes")
+    if num_blocks is not None and pool_bytes is not None:
+        raise FlagError(
+            "--num-gpu-blocks-override and --kv-cache-memory-bytes both size the KV cache: give one"
+        )
     if num_blocks is None and pool_bytes is not None:
         per_token = header.model.get("kv_bytes_per_token")
         if not isinstance(per_token, int) or per_token < 1:
