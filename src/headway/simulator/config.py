@@ -13,7 +13,7 @@ from headway.simulator.result import Result
 from headway.simulator.simulate import Scripts, simulate
 from headway.simulator.step_time.base import StepTimeModel
 from headway.simulator.step_time.hardware import Hardware
-from headway.simulator.step_time.model_shape import ModelShape, bytes_of
+from headway.simulator.step_time.model_shape import ModelShape
 from headway.simulator.workload.base import Workload
 
 # Of the engine's settings, those that a scheduler obeys; called otherwise where there is a name.
@@ -108,7 +108,7 @@ def pool_bytes_left(
 ) -> int:
     """Of a device's memory, what weights leave for the KV cache. Raises ValueError if nothing."""
     usable = int(hardware.memory_bytes * utilization)
-    weights = int(shape.num_parameters * bytes_of(weight_dtype) / tensor_parallel)
+    weights = shape.weight_bytes(weight_dtype) // tensor_parallel
     if weights >= usable:
         raise ValueError(
             f"the weights of {shape.name} take {weights / 2**30:.1f} GiB of each device and "

@@ -74,9 +74,6 @@ def _gpu(
     )
 
 
-_ADA_WHITEPAPER = (
-    "NVIDIA, Ada GPU Architecture whitepaper v2, appendix A; bf16, fp8 with float32 sums"
-)
 _CPU = Hardware(
     name="cpu-avx512",
     peak_flops={"float32": 449e9, "bf16": 449e9, "int8": 1600e9},
