@@ -12,6 +12,7 @@ from tests.simulator.worlds import Listed, Log, PerToken, asks
 
 from headway.core.config import SchedulerConfig
 from headway.core.policies import build_policies
+from headway.core.policies.admission import Admission
 from headway.simulator.simulate import simulate
 
 BLOCK_SIZE, NUM_BLOCKS, MAX_LEN = 4, 24, 90
@@ -71,7 +72,7 @@ def _fields(request):
 
 
 @dataclass(frozen=True)
-class Ahead:
+class Ahead(Admission):
     """Admission with blocks for a few tokens to come, then one by one."""
 
     num_ahead: int

@@ -8,7 +8,7 @@ from collections.abc import Sequence as SequenceOf
 from headway.core.blocks import BlockPool
 from headway.core.constraints import Constraint
 from headway.core.events import Retired
-from headway.core.policies.batching import BatchingUnit
+from headway.core.policies import Policies
 from headway.core.sequence import Sequence, SequenceStatus
 
 
@@ -16,10 +16,12 @@ class Residents:
     """The running sequences, and those that ended but keep their place in a static batch."""
 
     def __init__(
-        self, pool: BlockPool, unit: BatchingUnit, constraints: SequenceOf[Constraint]
+        self, pool: BlockPool, policies: Policies, constraints: SequenceOf[Constraint]
     ) -> None:
         self._pool = pool
-        self._unit = unit
+        self._unit = policies.unit
+        self._admission = policies.admission
+        self._forecast = policies.forecast
         self._constraints = tuple(constraints)
         self._running: dict[int, Sequence] = {}
         self._untold: list[Retired] = []
@@ -41,6 +43,8 @@ class Residents:
         """The sequence, whose blocks are taken already, gets a slot."""
         sequence.status = SequenceStatus.RUNNING
         self._running[sequence.sequence_id] = sequence
+        self._forecast.entered(sequence)
+        self._admission.entered(sequence)
         for constraint in self._constraints:
             constraint.entered(sequence)
 
@@ -59,12 +63,16 @@ class Residents:
         sequence.status = SequenceStatus.FINISHED
         if retired:
             self._untold.append(retired)
+            self._forecast.ended(sequence)
+            self._admission.ended(sequence)
         if not self._unit.park(sequence):
             self._release(sequence)
         return self._leave(sequence)
 
     def _leave(self, sequence: Sequence) -> list[Retired]:
         del self._running[sequence.sequence_id]
+        self._forecast.left(sequence)
+        self._admission.left(sequence)
         for constraint in self._constraints:
             constraint.left(sequence)
         if not self._running:

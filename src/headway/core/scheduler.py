@@ -63,7 +63,7 @@ class Scheduler:
         self._victims = policies.victim
         self._prefill = policies.prefill
         self._unit = policies.unit
-        self._residents = Residents(self.pool, policies.unit, constraints)
+        self._residents = Residents(self.pool, policies, constraints)
         self._limits = Limits(config, num_blocks, policies.admission)
         self._prefix = _build_prefix_cache(config, self.pool)
         self._entrance = Entrance(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headway.core.config import SchedulerConfig
 from headway.core.policies.admission import Admission, OnDemand, Reserve
 from headway.core.policies.batching import BatchingUnit, PerRequest, PerStep
+from headway.core.policies.forecast import LengthForecast
 from headway.core.policies.ordering import ByPriority, Fcfs, Ordering
 from headway.core.policies.prefill import Chunked, PrefillPlacement, Whole
 from headway.core.policies.victim import LowestPriority, Newest, VictimRule
@@ -14,13 +15,17 @@ from headway.core.policies.victim import LowestPriority, Newest, VictimRule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """One choice for each question. They hold state, so every scheduler needs its own."""
+    """One choice for each question. They hold state, so every scheduler needs its own.
+
+    `forecast` is what they know of lengths, for those of them that ask.
+    """
 
     ordering: Ordering
     admission: Admission
     victim: VictimRule
     prefill: PrefillPlacement
     unit: BatchingUnit
+    forecast: LengthForecast = field(default_factory=LengthForecast)
 
 
 def build_policies(config: SchedulerConfig) -> Policies:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from headway.core.blocks import BlockPool
 from headway.core.request import Request
 from headway.core.sequence import Sequence
 
 
 class Admission(Protocol):
-    """Sizes are tokens; the scheduler turns them into blocks."""
+    """Sizes are tokens; the scheduler turns them into blocks.
+
+    Told of every sequence that gets a slot, loses it, and finishes its output.
+    """
 
     def num_tokens_taken(self, sequence: Sequence, num_tokens: int) -> int:
         """Tokens whose blocks it takes at admission, with `num_tokens` computed by this step."""
@@ -24,9 +28,35 @@ class Admission(Protocol):
         """Tokens that the whole pool must be able to hold for the request to be accepted."""
         ...
 
+    def refuses(self, sequence: Sequence) -> bool:
+        """It has said no already, and nothing has changed since: nothing else need be asked."""
+        return False
+
+    def foresees_room(
+        self, sequence: Sequence, pool: BlockPool, num_shared: int, num_steps: int
+    ) -> bool:
+        """Whether the pool will do for all that run and for this one, which fits for now.
+
+        `num_shared`: of its blocks, those that others hold too. `num_steps`: decided so far. Asked
+        only while others run. A no is final until somebody gets a slot or loses it.
+        """
+        return True
+
+    def entered(self, sequence: Sequence) -> None:
+        """The sequence got a slot, and its first blocks."""
+        return
+
+    def left(self, sequence: Sequence) -> None:
+        """The sequence lost its slot: it was preempted or has ended."""
+        return
+
+    def ended(self, sequence: Sequence) -> None:
+        """Its output is finished, as opposed to withdrawn or failed; told before it leaves."""
+        return
+
 
 @dataclass(frozen=True, slots=True)
-class OnDemand:
+class OnDemand(Admission):
     """Blocks as they are needed; never reads max_tokens. Pays with preemption when all grow."""
 
     reserve_full_isl: bool
@@ -42,7 +72,7 @@ class OnDemand:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserve:
+class Reserve(Admission):
     """Orca's rule: all that the sequence may ever hold, before it starts. Never preempts."""
 
     max_model_len: int
