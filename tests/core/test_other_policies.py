@@ -47,3 +47,35 @@ def test_a_victim_that_was_placed_is_taken_out_of_the_step_and_its_budget_given_
 def test_every_scheduler_has_policies_of_its_own():
     config = SchedulerConfig()
     assert build_policies(config).ordering is not build_policies(config).ordering
+
+
+class Noting(Fcfs):
+    """Counts the tokens that it is told of."""
+
+    def __init__(self):
+        super().__init__()
+        self.indexes = []
+        self.num_tokens = 0
+
+    def launched(self, step):
+        self.indexes.append(step.index)
+        self.num_tokens += step.num_tokens
+
+    def took(self, stride, num_steps):
+        self.indexes += range(stride.first_index, stride.first_index + num_steps)
+        self.num_tokens += num_steps * len(stride.sequences)
+
+
+def test_an_ordering_hears_of_every_step_once():
+    config = SchedulerConfig(block_size=4)
+    ordering = Noting()
+    world = World(config, 40, policies=replace(build_policies(config), ordering=ordering))
+    for name in range(2):
+        world.submit(make_request(f"{name}", [1] * 5, max_tokens=20))
+    world.turn()
+    stride = world.scheduler.stride(0)
+    assert stride is not None
+    world.scheduler.take(stride, 9, [[1] * 9] * 2)
+    world.schedule()
+    assert ordering.indexes == list(range(11))
+    assert ordering.num_tokens == (5 + 1) + 9 * 2 + 2  # a block of the second is cached

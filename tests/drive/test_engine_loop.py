@@ -243,3 +243,29 @@ def test_virtual_time_goes_forward_only():
     assert clock.now_ns() == 8
     with pytest.raises(ValueError, match="cannot go back by 1 ns"):
         clock.advance(-1)
+
+
+def test_the_scheduler_is_told_of_the_end_that_is_recorded():
+    told = []
+
+    class Asked(Scheduler):
+        def complete(self, step, result, now_ns=None):
+            told.append(now_ns)
+            return super().complete(step, result, now_ns)
+
+    class Ticking(VirtualClock):
+        def now_ns(self):
+            self.advance(7)  # as a real clock: no two readings are the same
+            return super().now_ns()
+
+    clock, ledger = Ticking(), Ledger()
+    loop = EngineLoop(
+        Asked(SchedulerConfig(), 20),
+        clock=clock,
+        inbox=ScriptedInbox(clock, [(0, submit("a", max_tokens=3))]),
+        executor=TimedExecutor(clock),
+        step_listeners=[ledger],
+    )
+    loop.run()
+    assert told == [record.end_ns for record in ledger.records]
+    assert len(told) == 3

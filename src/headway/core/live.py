@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headway.core.events import Retired
 from headway.core.sequence import Sequence
 
 
@@ -37,3 +38,9 @@ class LiveSequences:
         del siblings[sequence_id]
         if not siblings:
             del self._requests[request_id]
+
+    def tell(self, due: list[Retired]) -> list[Retired]:
+        """These endings are told now, so that their sequences are gone; returns the same."""
+        for retired in due:
+            self.remove(retired.request_id, retired.sequence_id)
+        return due

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 
-from headway.core.backlog import Backlog, num_running_tokens
+from headway.core.backlog import num_running_tokens
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
 from headway.core.constraints import Constraint
@@ -16,12 +16,12 @@ from headway.core.events import (
     Aborted,
     Advanced,
     Event,
-    Preempted,
     Queued,
     RefusalCause,
     Rejected,
     Retired,
 )
+from headway.core.eviction import Eviction
 from headway.core.failure import spoiled_sequences
 from headway.core.limits import Limits, may_have_ended
 from headway.core.live import LiveSequences
@@ -35,6 +35,7 @@ from headway.core.step import Blocker, Step, StepResult, sampled_tokens
 from headway.core.step_builder import StepBuilder, new_tuple
 from headway.core.stride import Outlook, Stride, num_quiet_steps, walk
 from headway.core.time_limits import TimeKeeper
+from headway.core.waiting import WaitingQueue
 
 MAX_STEPS_IN_FLIGHT = 2
 # Looked up once, not once for each sequence of each step.
@@ -60,7 +61,6 @@ class Scheduler:
         self.config = config
         self.pool = BlockPool(num_blocks)
         self._ordering = policies.ordering
-        self._victims = policies.victim
         self._prefill = policies.prefill
         self._unit = policies.unit
         self._residents = Residents(self.pool, policies, constraints)
@@ -70,8 +70,16 @@ class Scheduler:
             config, policies, constraints, self.pool, self._prefix, self._residents
         )
         self._live = LiveSequences()
+        self._waiting = WaitingQueue(policies.ordering, self._prefix, config.block_size)
+        self._eviction = Eviction(
+            config,
+            policies.victim,
+            pool=self.pool,
+            residents=self._residents,
+            waiting=self._waiting,
+            live=self._live,
+        )
         self._time = TimeKeeper()
-        self._backlog = Backlog()
         self._in_flight: deque[Step] = deque()
         self._waiting_reasons: dict[Blocker, int] = {}
         self._num_steps = 0
@@ -99,13 +107,9 @@ class Scheduler:
         self._num_sequences += 1
         self._live.add(sequence)
         self._outlook.disturb()
-        self._ordering.enqueue(sequence, now_ns)
-        self._backlog.queued(sequence, self._num_cached_tokens(sequence))
+        self._waiting.add(sequence, now_ns)
         self._time.queued(sequence)
         return Queued(sequence.sequence_id, request.request_id, index)
-
-    def _num_cached_tokens(self, sequence: Sequence) -> int:
-        return len(self._prefix.find(sequence)) * self.config.block_size
 
     def abort(
         self,
@@ -167,51 +171,14 @@ class Scheduler:
             num_tokens = num_wanted = sequence.num_wanted_tokens()
             if num_wanted > 1:  # one fits in whatever is left
                 num_tokens = self._prefill.chunk(num_wanted, step.tokens_left)
-            if num_tokens and self._make_room(sequence, num_tokens, step, now_ns):
+            if num_tokens and self._eviction.make_room(sequence, num_tokens, step, now_ns):
                 step.add(sequence, num_tokens, samples=num_tokens == num_wanted)
         # Only now: a chunk that is placed may still be dropped, and is then never computed.
         self._prefix.register(step.sequences())
 
-    def _make_room(
-        self, sequence: Sequence, num_tokens: int, step: StepBuilder, now_ns: int
-    ) -> bool:
-        """Preempt until `sequence` can grow by `num_tokens`. False if it was its own victim."""
-        num_tokens += sequence.num_computed_tokens
-        if num_tokens <= len(sequence.block_ids) * self.config.block_size:
-            return True
-        num_missing = self.config.num_blocks_for(num_tokens) - len(sequence.block_ids)
-        while num_missing > self.pool.num_free:
-            victim = self._victims.choose(self._residents.running, self.pool)
-            self._preempt(victim, sequence, step, now_ns)
-            if victim is sequence:
-                return False
-        sequence.block_ids += self.pool.allocate(num_missing)
-        return True
-
-    def _preempt(
-        self, victim: Sequence, beneficiary: Sequence, step: StepBuilder, now_ns: int
-    ) -> None:
-        step.drop(victim)
-        num_free_before = self.pool.num_free
-        step.retired += self._tell(self._residents.evict(victim))
-        self._ordering.requeue(victim, now_ns)
-        self._backlog.queued(victim, self._num_cached_tokens(victim))
-        step.preempted.append(
-            Preempted(
-                victim.sequence_id,
-                victim.request.request_id,
-                beneficiary_id=beneficiary.sequence_id,
-                num_lost_tokens=victim.num_lost_tokens,
-                num_free_blocks_before=num_free_before,
-                num_free_blocks_after=self.pool.num_free,
-                num_preemptions=victim.num_preemptions,
-            )
-        )
-
     def _admit_waiting(self, step: StepBuilder, now_ns: int) -> None:
-        for sequence in self._entrance.admit(self._ordering.waiting(now_ns), step):
-            self._ordering.remove(sequence)
-            self._backlog.left(sequence)
+        for sequence in self._entrance.admit(self._waiting.in_order(now_ns), step):
+            self._waiting.remove(sequence)
             if not sequence.num_preemptions:
                 self._time.admitted(sequence, now_ns)
 
@@ -221,6 +188,7 @@ class Scheduler:
         self._in_flight.append(step)
         self._waiting_reasons = dict(builder.barred)
         self._outlook.decided(step)
+        self._ordering.launched(step)
         num_behind = self.num_waiting - sum(builder.barred.values())
         if step.blocker is not None and num_behind:
             self._waiting_reasons[step.blocker] = num_behind
@@ -257,6 +225,7 @@ class Scheduler:
         prefix = self._prefix if self.config.enable_prefix_caching else None
         walk(stride, num_steps, token_ids, self.pool, prefix, self.config.block_size)
         self._outlook.offered = None
+        self._ordering.took(stride, num_steps)
         self._num_steps += num_steps
         if not self.num_waiting:
             self._waiting_reasons = {}
@@ -264,9 +233,10 @@ class Scheduler:
 
     # ---- The outcome ----
 
-    def complete(self, step: Step, result: StepResult) -> list[Event]:
+    def complete(self, step: Step, result: StepResult, now_ns: int | None = None) -> list[Event]:
         """Add the tokens that the step yielded and end who is done.
 
+        `now_ns`: when it ended, for policies that learn how long steps take; every driver gives it.
         Raises BadStepResultError, with nothing changed, unless every chunk that samples has its
         token; RuntimeError when `step` is not the oldest in flight.
         """
@@ -322,17 +292,11 @@ class Scheduler:
         if sequence.status is SequenceStatus.RUNNING:
             due = self._residents.retire(sequence, retired)
         else:
-            self._ordering.remove(sequence)
-            self._backlog.left(sequence)
+            self._waiting.remove(sequence)
             sequence.status = SequenceStatus.FINISHED
         if retired is None:
             self._live.remove(sequence.request.request_id, sequence.sequence_id)
-        return self._tell(due)
-
-    def _tell(self, due: list[Retired]) -> list[Retired]:
-        for retired in due:
-            self._live.remove(retired.request_id, retired.sequence_id)
-        return due
+        return self._live.tell(due)
 
     # ---- State, for statistics and checks ----
 
@@ -341,7 +305,7 @@ class Scheduler:
 
     @property
     def num_waiting(self) -> int:
-        return len(self._ordering)
+        return len(self._waiting)
 
     @property
     def num_running(self) -> int:
@@ -364,7 +328,7 @@ class Scheduler:
             num_held_blocks=self.pool.num_held,
             num_cached_blocks=self.pool.num_cached,
             num_resident_tokens=sum(sequence.num_computed_tokens for sequence in running),
-            num_backlog_tokens=self._backlog.num_waiting_tokens + num_running_tokens(running),
+            num_backlog_tokens=self._waiting.num_backlog_tokens + num_running_tokens(running),
             waiting_reasons=self.waiting_reasons(),
         )
 

@@ -114,23 +114,30 @@ class EngineLoop:
         events += [*step.rejected, *step.expired, *step.preempted]
         events += [*step.admitted, *step.resumed, *step.retired]
         self._tell(events)
-        outcome, error = self._execute(step)
+        ran = self._run(step)
+        end_ns = self._clock.now_ns()  # recorded, and told to the scheduler: the same
+        outcome, error = self._complete(step, ran, end_ns)
         if self._step_listeners:
-            end_ns = self._clock.now_ns()
             record = record_step(step, outcome, start_ns=start_ns, end_ns=end_ns, error=error)
             for listener in self._step_listeners:
                 listener.on_step(record)
         self._tell(outcome, always=bool(step.chunks))
         return bool(step.chunks or step.preempted or outcome)
 
-    def _execute(self, step: Step) -> tuple[list[Event], str]:
-        """Run and complete the step; a failure ends its sequences, and only them."""
+    def _run(self, step: Step) -> StepResult | Exception:
         try:
-            result = self._executor.run(step) if step.chunks else StepResult()
+            return self._executor.run(step) if step.chunks else StepResult()
         except Exception as error:
-            return self._fail(step, error)
+            return error
+
+    def _complete(
+        self, step: Step, ran: StepResult | Exception, end_ns: int
+    ) -> tuple[list[Event], str]:
+        """Take the outcome; a failure ends the step's sequences, and only them."""
+        if isinstance(ran, Exception):
+            return self._fail(step, ran)
         try:
-            return self._scheduler.complete(step, result), ""
+            return self._scheduler.complete(step, ran, end_ns), ""
         except BadStepResultError as error:
             return self._fail(step, error)
 

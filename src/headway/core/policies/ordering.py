@@ -5,9 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headway.core.sequence import Sequence
+from headway.core.step import Step
+
+if TYPE_CHECKING:  # it imports the policies
+    from headway.core.stride import Stride
 
 
 def urgency(sequence: Sequence) -> tuple[int, int, int]:
@@ -51,6 +55,14 @@ class Ordering(Protocol):
         """The running, given in order of admission, in the order in which to serve them."""
         ...
 
+    def launched(self, step: Step) -> None:
+        """This was decided: who was served how much. Once for each step."""
+        ...
+
+    def took(self, stride: Stride, num_steps: int) -> None:
+        """So many steps of it were decided and completed; of these `launched` is not told."""
+        ...
+
 
 class Fcfs:
     """First come, first served; the preempted go to the front."""
@@ -76,6 +88,12 @@ class Fcfs:
 
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
         return list(running)
+
+    def launched(self, step: Step) -> None:
+        pass
+
+    def took(self, stride: Stride, num_steps: int) -> None:
+        pass
 
 
 class ByPriority:
@@ -109,3 +127,9 @@ class ByPriority:
 
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
         return sorted(running, key=urgency)
+
+    def launched(self, step: Step) -> None:
+        pass
+
+    def took(self, stride: Stride, num_steps: int) -> None:
+        pass

@@ -1,0 +1,70 @@
+"""Blocks for a running sequence that must grow, at the cost of others if there are none."""
+
+from __future__ import annotations
+
+from headway.core.blocks import BlockPool
+from headway.core.config import SchedulerConfig
+from headway.core.events import Preempted
+from headway.core.live import LiveSequences
+from headway.core.policies.victim import VictimRule
+from headway.core.residents import Residents
+from headway.core.sequence import Sequence
+from headway.core.step_builder import StepBuilder
+from headway.core.waiting import WaitingQueue
+
+
+class Eviction:
+    """Preempts whom the victim rule names; a victim goes back to the queue and starts over."""
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        victims: VictimRule,
+        *,
+        pool: BlockPool,
+        residents: Residents,
+        waiting: WaitingQueue,
+        live: LiveSequences,
+    ) -> None:
+        self._config = config
+        self._victims = victims
+        self._pool = pool
+        self._residents = residents
+        self._waiting = waiting
+        self._live = live
+
+    def make_room(
+        self, sequence: Sequence, num_tokens: int, step: StepBuilder, now_ns: int
+    ) -> bool:
+        """Preempt until `sequence` can grow by `num_tokens`. False if it was its own victim."""
+        num_tokens += sequence.num_computed_tokens
+        if num_tokens <= len(sequence.block_ids) * self._config.block_size:
+            return True
+        num_missing = self._config.num_blocks_for(num_tokens) - len(sequence.block_ids)
+        while num_missing > self._pool.num_free:
+            victim = self._victims.choose(self._residents.running, self._pool)
+            self.preempt(victim, sequence, step, now_ns)
+            if victim is sequence:
+                return False
+        sequence.block_ids += self._pool.allocate(num_missing)
+        return True
+
+    def preempt(
+        self, victim: Sequence, beneficiary: Sequence, step: StepBuilder, now_ns: int
+    ) -> None:
+        """Take the victim's slot and blocks, and its chunk out of the step, if it has one."""
+        step.drop(victim)
+        num_free_before = self._pool.num_free
+        step.retired += self._live.tell(self._residents.evict(victim))
+        self._waiting.take_back(victim, now_ns)
+        step.preempted.append(
+            Preempted(
+                victim.sequence_id,
+                victim.request.request_id,
+                beneficiary_id=beneficiary.sequence_id,
+                num_lost_tokens=victim.num_lost_tokens,
+                num_free_blocks_before=num_free_before,
+                num_free_blocks_after=self._pool.num_free,
+                num_preemptions=victim.num_preemptions,
+            )
+        )

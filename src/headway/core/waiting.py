@@ -1,0 +1,49 @@
+"""The waiting queue, and how much it has to compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headway.core.backlog import Backlog
+from headway.core.policies.ordering import Ordering
+from headway.core.prefix import PrefixCache
+from headway.core.sequence import Sequence
+
+
+class WaitingQueue:
+    """Whoever has no slot, in the ordering's order; what each still needs is in the backlog."""
+
+    def __init__(self, ordering: Ordering, prefix: PrefixCache, block_size: int) -> None:
+        self._ordering = ordering
+        self._prefix = prefix
+        self._block_size = block_size
+        self._backlog = Backlog()
+
+    def __len__(self) -> int:
+        return len(self._ordering)
+
+    @property
+    def num_backlog_tokens(self) -> int:
+        return self._backlog.num_waiting_tokens
+
+    def in_order(self, now_ns: int) -> Iterable[Sequence]:
+        """In the order in which to admit them; the queue must not change meanwhile."""
+        return self._ordering.waiting(now_ns)
+
+    def add(self, sequence: Sequence, now_ns: int) -> None:
+        """A sequence arrived."""
+        self._ordering.enqueue(sequence, now_ns)
+        self._backlog.queued(sequence, self._num_cached_tokens(sequence))
+
+    def take_back(self, sequence: Sequence, now_ns: int) -> None:
+        """A sequence was preempted."""
+        self._ordering.requeue(sequence, now_ns)
+        self._backlog.queued(sequence, self._num_cached_tokens(sequence))
+
+    def remove(self, sequence: Sequence) -> None:
+        """A sequence was admitted, or ended while it waited."""
+        self._ordering.remove(sequence)
+        self._backlog.left(sequence)
+
+    def _num_cached_tokens(self, sequence: Sequence) -> int:
+        return len(self._prefix.find(sequence)) * self._block_size
