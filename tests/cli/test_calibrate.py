@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from headway.cli.calibrate import main
-from headway.cli.calibration import NoInbox, measure
+from headway.cli.calibration import NoInbox, Rig, measure
 from headway.core.request import Request, SamplingParams
+from headway.core.step import Step, StepResult
+from headway.drive.clock import VirtualClock
 from headway.drive.ports import Command, Submit
 from headway.engine.build import build_engine
 from headway.engine.config import EngineConfig
@@ -75,6 +77,25 @@ def test_a_small_pool_is_no_obstacle(tiny, pool):
         model=str(tiny), num_gpu_blocks_override=pool, max_num_seqs=64, max_model_len=300
     )
     assert len(measure(build_engine(config, NoInbox()), seconds=0.5)) > 20
+
+
+def test_what_happens_between_two_turns_is_in_no_step(tiny, monkeypatch):
+    clock = VirtualClock()
+    monkeypatch.setattr("headway.cli.calibration.RealClock", lambda: clock)
+    config = EngineConfig(model=str(tiny), num_gpu_blocks_override=400, max_num_seqs=16)
+    engine = build_engine(config, NoInbox())
+
+    def five_ms(step: Step) -> StepResult:
+        clock.advance(5_000_000)
+        return StepResult({c.sequence.sequence_id: (1,) for c in step.chunks if c.samples})
+
+    monkeypatch.setattr(engine.executor, "run", five_ms)
+    rig = Rig(engine)
+    rig.send(*TwoRequests().take())
+    while rig.turn():
+        clock.advance(1_000_000_000)
+    assert [duration_ns for _, duration_ns in rig.steps] == [5_000_000] * 60
+    assert rig.steps[0][0] == StepShape(34, 2, 210 + 14 * 16 + 105, 50, 0, 0, 2)  # 16 are cached
 
 
 def test_a_failing_step_ends_the_measurement(tiny, monkeypatch):

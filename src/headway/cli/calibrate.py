@@ -155,7 +155,7 @@ def _write(observations: Observations, facts: Mapping[str, object], path: str) -
 
 def _report(model: FittedModel) -> str:
     errors = model.errors
-    lines = [f"fitted to {errors.num_fitted} steps; {errors.num_left_out} left out as outliers"]
+    lines = [f"fitted to {errors.num_fitted} steps; {errors.num_left_out} left out as stalls"]
     for name, above, ns in model.terms:
         beyond = f" above {above}" if above else ""
         lines.append(f"  {ns / 1e3:14.4f} us for each of {name}{beyond}")

@@ -22,7 +22,6 @@ from headway.core.scheduler import Scheduler
 from headway.core.step import Step, StepResult
 from headway.drive.loop import EngineLoop
 from headway.drive.ports import Command, ResetPrefixCache, Submit, Withdraw
-from headway.drive.record import StepRecord
 from headway.engine.build import Engine
 from headway.engine.clock import RealClock
 from headway.simulator.step_time.base import StepShape, shape_of_step
@@ -59,25 +58,27 @@ class NoInbox:
 class Rig:
     """The loop of an engine, with forward passes that can be left out.
 
-    Inbox, Executor and StepListener of its own loop round the engine's scheduler.
+    Inbox and Executor of its own loop round the engine's scheduler. A step lasts as long as the
+    turn of the loop that it is in: whatever happens between two turns is ours.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._commands: list[Command] = []
         self._is_skipping = False
-        self._shape = StepShape()
-        self._open: tuple[StepShape, StepRecord] | None = None
+        self._clock = RealClock()
+        self._shape: StepShape | None = None  # of the step of this turn, if it is measured
+        self._error: Exception | None = None
+        self._own_ns = 0  # of this turn, that serving would not take
         self._filled = np.zeros(engine.kv_cache.num_blocks, dtype=bool)
         self._source_block: int | None = None
         self.steps: list[tuple[StepShape, int]] = []
         self._loop = EngineLoop(
             engine.scheduler,
-            clock=RealClock(),
+            clock=self._clock,
             inbox=self,
             executor=self,
             listeners=(engine.executor,),
-            step_listeners=(self,),
         )
 
     @property
@@ -104,36 +105,35 @@ class Rig:
             for chunk in step.chunks:
                 self._fill(chunk.block_ids)
             return StepResult({c.sequence.sequence_id: (1,) for c in step.chunks if c.samples})
+        start_ns = self._clock.now_ns()
         self._shape = shape_of_step(step)
         if self._source_block is None:
             self._source_block = step.chunks[0].block_ids[0]
-        return self._engine.executor.run(step)
-
-    def on_step(self, record: StepRecord) -> None:
-        """A step lasts until the next one starts."""
-        if record.error:
-            raise RuntimeError(record.error)
-        self._close(record.start_ns)
-        if record.chunks and not self._is_skipping:
-            self._open = (self._shape, record)
+        self._own_ns = self._clock.now_ns() - start_ns
+        try:
+            return self._engine.executor.run(step)
+        except Exception as error:
+            self._error = error  # to the loop a failed step is one that an engine survives
+            raise
 
     def turn(self) -> bool:
-        return self._loop.turn()
+        """Raises RuntimeError for a step that failed."""
+        self._shape, self._own_ns = None, 0
+        start_ns = self._clock.now_ns()
+        has_moved = self._loop.turn()
+        lasted_ns = self._clock.now_ns() - start_ns - self._own_ns
+        if self._error is not None:
+            raise RuntimeError(f"a step failed: {self._error}") from self._error
+        if self._shape is not None:
+            self.steps.append((self._shape, lasted_ns))
+        return has_moved
 
     def skip(self, is_enough: Callable[[], bool]) -> None:
-        """Turn without computing until `is_enough`; the step before lasts until its own end."""
-        if self._open is not None:
-            self._close(self._open[1].end_ns)
+        """Turn without computing until `is_enough`."""
         self._is_skipping = True
         while not is_enough() and self.turn():
             pass
         self._is_skipping = False
-
-    def _close(self, at_ns: int) -> None:
-        if self._open is not None:
-            shape, record = self._open
-            self.steps.append((shape, at_ns - record.start_ns))
-            self._open = None
 
     def _fill(self, block_ids: SequenceOf[int]) -> None:
         """Memory that nobody wrote is read faster than it would be in serving."""

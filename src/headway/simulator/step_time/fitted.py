@@ -22,6 +22,7 @@ from headway.simulator.step_time.observations import Observations
 COUNTS = (
     "steps",
     "steps_that_sample",
+    "steps_that_prefill",
     "tokens",
     "samples",
     "decodes",
@@ -30,6 +31,10 @@ COUNTS = (
     "prefill_attended",
     "prefill_context",
 )
+# Not fitted: hardly to be told from what is attended, on which a longer prompt depends.
+_NOT_FITTED = ("prefill_context",)
+# Not dropped however noisy the steps are: what any machine does in any step.
+_NEEDED = ("tokens", "prefill_attended", "decode_attended")
 _TOKEN_KNOTS = (1, 4, 8, 16, 32, 64, 128, 256)
 _SAMPLE_KNOTS = (1, 8, 16, 32, 64)
 MIN_STEPS = 40
@@ -37,6 +42,7 @@ _ROUNDS = 5
 _LARGEST = int(np.iinfo(np.int64).max)
 _OUTLIER = 4.0  # in standard deviations, as the median of the deviations gives them
 _NEVER_AN_OUTLIER = 0.03  # of the step
+_STALL = 10.0  # times what is predicted: a machine that slept
 
 
 class Term(NamedTuple):
@@ -55,7 +61,7 @@ class FitErrors:
     """
 
     num_fitted: int
-    num_left_out: int  # of those, as outliers
+    num_left_out: int  # beside those: stalls
     num_held_out: int
     median: float
     p90: float
@@ -122,6 +128,7 @@ def count(shape: StepShape) -> tuple[int, ...]:
     return (
         1,
         samples > 0,
+        prefills > 0,
         prefill_tokens + decodes,
         samples,
         decodes,
@@ -140,9 +147,10 @@ def fit(
 ) -> FittedModel:
     """Fit to all but every `held_out_every`-th step, and measure the errors on those.
 
-    Relative errors are made small, so that short steps count as much as long ones. A machine that
-    does something else at times makes outliers: steps off by over four standard deviations are
-    left out, and the rest fitted again. Raises ValueError for too few steps.
+    Terms are chosen by relative errors, so that short steps count as much as long ones, and without
+    outliers, which a machine makes that does something else at times. The coefficients are then of
+    all steps but stalls, so that what others take from this server is in them, and no total is
+    short by it. Raises ValueError for too few steps.
     """
     if len(observations) < MIN_STEPS:
         raise ValueError(
@@ -156,9 +164,10 @@ def fit(
     candidates = _candidates(counts)
     columns = _columns(counts, candidates)
     ns, is_kept = _robust(columns, seen.durations_ns)
-    useful = _useful(columns[is_kept], seen.durations_ns[is_kept], columns[is_kept] @ ns)
-    ns, is_kept = _robust(columns[:, useful], seen.durations_ns)
+    needed = [candidates.index((name, 0)) for name in _NEEDED]
+    useful = _useful(columns[is_kept], seen.durations_ns[is_kept], columns[is_kept] @ ns, needed)
     chosen = [candidates[column] for column in useful]
+    ns, is_kept = _unbiased(columns[:, useful], seen.durations_ns)
     terms = tuple(
         Term(name, above, float(each))
         for (name, above), each in zip(chosen, ns, strict=True)
@@ -187,7 +196,7 @@ def _counts(observations: Observations) -> dict[str, npt.NDArray[np.int64]]:
 
 def _candidates(counts: Mapping[str, npt.NDArray[np.int64]]) -> list[tuple[str, int]]:
     """Every count, and knots that some steps lie on either side of."""
-    found = [(name, 0) for name in COUNTS]
+    found = [(name, 0) for name in COUNTS if name not in _NOT_FITTED]
     for name, knots in (("tokens", _TOKEN_KNOTS), ("samples", _SAMPLE_KNOTS)):
         column = counts[name]
         found += [(name, knot) for knot in knots if column.min() < knot < column.max()]
@@ -221,14 +230,33 @@ def _robust(columns: F64, durations_ns: F64) -> tuple[F64, npt.NDArray[np.bool_]
     return ns, is_kept
 
 
-def _useful(columns: F64, durations_ns: F64, size: F64) -> list[int]:
+def _unbiased(columns: F64, durations_ns: F64) -> tuple[F64, npt.NDArray[np.bool_]]:
+    """Coefficients, and which steps they were fitted to: all but stalls.
+
+    Squares weighted by one over the predicted time: the predicted times of all steps add up to the
+    measured ones, whatever the noise is like, and so do those of the steps with any one term, each
+    weighted by its share.
+    """
+    ns, _ = _robust(columns, durations_ns)
+    is_kept = np.ones(len(durations_ns), dtype=bool)
+    for _ in range(_ROUNDS):
+        predicted = np.maximum(columns @ ns, 1.0)
+        is_kept = durations_ns <= _STALL * predicted
+        weights = predicted[is_kept] ** -0.5
+        ns = non_negative_least_squares(
+            columns[is_kept] * weights[:, None], durations_ns[is_kept] * weights
+        )
+    return ns, is_kept
+
+
+def _useful(columns: F64, durations_ns: F64, size: F64, needed: Sequence[int]) -> list[int]:
     """Columns left when those are gone, one by one, whose going lowers Schwarz's criterion."""
     weights = 1.0 / np.maximum(size, 0.1 * durations_ns)
     matrix, target = columns * weights[:, None], durations_ns * weights
     left = list(range(columns.shape[1]))
     score = _criterion(matrix, target, left)
-    while len(left) > 1:
-        scores = {c: _criterion(matrix, target, [o for o in left if o != c]) for c in left}
+    while droppable := [column for column in left if column not in needed]:
+        scores = {c: _criterion(matrix, target, [o for o in left if o != c]) for c in droppable}
         worst = min(scores, key=scores.__getitem__)
         if scores[worst] > score:
             break
