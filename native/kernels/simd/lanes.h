@@ -110,6 +110,18 @@ HEADWAY_INLINE void store(void* to, u32x16 v) {
   HEADWAY_EACH_PART(parts[i] = v.part[i])
 }
 
+// The upper halves of the lanes, two to a word: bfloat16 pairs where the lanes are rounded float32.
+HEADWAY_INLINE void store_high_halves(uint32_t* to, u32x16 v) {
+#if defined(__AVX512F__)
+  const __m512i upper = (__m512i)(v.part[0] >> 16);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_maskz_cvtepi32_epi16(0xFFFF, upper));
+#else
+  alignas(64) uint32_t lanes[kLanes];
+  store(lanes, v);
+  for (size_t i = 0; i < kLanes; i += 2) to[i / 2] = lanes[i] >> 16 | (lanes[i + 1] & 0xFFFF0000u);
+#endif
+}
+
 // The first `count` lanes from memory, the rest `fill`: a row's tail runs through the same code.
 HEADWAY_INLINE f32x16 load_f32(const void* from, size_t count, float fill) {
   if (count >= kLanes) return load_f32(from);

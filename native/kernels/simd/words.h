@@ -74,16 +74,14 @@ struct Bf16Pairs {
 #endif
   HEADWAY_INLINE f32x16 rounded(f32x16 v) { return round_to_bf16(v); }
   HEADWAY_INLINE void round(const float* from, size_t count, uint32_t* to) {
-    for (size_t i = 0; i + 1 < count; i += 2) {
+    size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) put(round_to_bf16(load_f32(from + i)), to + i / 2);
+    for (; i + 1 < count; i += 2) {
       to[i / 2] = to_bf16(from[i]) | static_cast<uint32_t>(to_bf16(from[i + 1])) << 16;
     }
-    if (count % 2 == 1) to[count / 2] = to_bf16(from[count - 1]);
+    if (i < count) to[i / 2] = to_bf16(from[i]);
   }
-  HEADWAY_INLINE void put(f32x16 rounded, uint32_t* to) {
-    alignas(64) float lanes[kLanes];
-    store(lanes, rounded);
-    round(lanes, kLanes, to);
-  }
+  HEADWAY_INLINE void put(f32x16 rounded, uint32_t* to) { store_high_halves(to, as_u32(rounded)); }
 };
 
 #if defined(HEADWAY_BF16_DOT)
