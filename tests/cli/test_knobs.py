@@ -22,7 +22,8 @@ TAKEN = """
 --num-gpu-blocks-override 64|--enable-prefix-caching|--no-enable-prefix-caching
 --prefix-caching-hash-algo sha256|--kv-cache-dtype auto|--kv-cache-dtype int8
 --preemption-mode recompute
---preemption-victim newest|--preemption-victim lowest-priority|--max-logprobs 5
+--preemption-victim newest|--preemption-victim least-lost|--preemption-victim lowest-priority
+--max-logprobs 5
 --logprobs-mode raw_logprobs|-tp 1|-pp 1|-dp 1|--tensor-parallel-size 1
 --pipeline-parallel-size=1|--data-parallel-size=1|--tokenizer-mode auto
 --disable-log-stats|--enable-log-requests|--no-enable-log-requests|--max-log-len 100
@@ -59,7 +60,7 @@ REFUSED = """
 --scheduling-policy fair|--scheduling-policy edf|--max-num-partial-prefills 2
 --max-long-partial-prefills 2|--prefix-caching-hash-algo xxhash|--kv-cache-dtype fp8
 --kv-offloading-size 4|--kv-offloading-backend native|--preemption-mode swap
---preemption-victim least-lost|--enable-lora|--lora-modules a=b|--logprobs-mode raw_logits
+--preemption-victim last|--enable-lora|--lora-modules a=b|--logprobs-mode raw_logits
 --speculative-config {}|-sc {}|-tp 2|-pp 2|-dp 2|--tensor-parallel-size 2|-q awq
 --quantization fp8|--no-batch-invariant|--enable-auto-tool-choice|--tool-call-parser hermes
 --reasoning-parser qwen3|--tool-server demo|--api-server-count 2|--headless

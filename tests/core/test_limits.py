@@ -8,7 +8,7 @@ from scheduler_world import STOP_TOKEN_ID, World, make_request
 from headway.core.config import SchedulerConfig
 from headway.core.events import AbortCause, Aborted, Queued, RefusalCause, Rejected, Retired
 from headway.core.policies import build_policies
-from headway.core.policies.victim import LowestPriority, Newest
+from headway.core.policies.victim import LeastLost, LowestPriority, Newest
 from headway.core.request import FinishReason
 from headway.core.scheduler import Scheduler
 from headway.core.step import StepResult
@@ -189,3 +189,4 @@ def test_the_victim_rule_goes_with_the_ordering_unless_named():
     assert victim_of(ordering="priority") is LowestPriority
     assert victim_of(ordering="priority", victim="newest") is Newest
     assert victim_of(victim="lowest-priority") is LowestPriority
+    assert victim_of(victim="least-lost") is LeastLost

@@ -43,7 +43,7 @@ def configs(draw) -> SchedulerConfig:
         unit=draw(st.sampled_from(["step", "request"])),
         prefill=draw(st.sampled_from(["mixed", "first"])),
         ordering=draw(st.sampled_from(["fcfs", "priority"])),
-        victim=draw(st.sampled_from(["auto", "newest", "lowest-priority"])),
+        victim=draw(st.sampled_from(["auto", "newest", "least-lost", "lowest-priority"])),
         reserve_full_isl=draw(st.booleans()),
         watermark=draw(st.sampled_from([0.0, 0.2, 0.9])),
     )

@@ -51,7 +51,7 @@ def configs(draw, combination) -> SchedulerConfig:
         max_model_len=30,
         block_size=draw(st.integers(1, 4)),
         enable_chunked_prefill=chunked,
-        victim=draw(st.sampled_from(["auto", "newest", "lowest-priority"])),
+        victim=draw(st.sampled_from(["auto", "newest", "least-lost", "lowest-priority"])),
         reserve_full_isl=draw(st.booleans()),
         watermark=draw(st.sampled_from([0.0, 0.2])),
     )

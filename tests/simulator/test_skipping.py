@@ -30,6 +30,7 @@ def knobs(draw) -> SchedulerConfig:
         unit=draw(st.sampled_from(["step", "request"])),
         prefill=draw(st.sampled_from(["mixed", "first"])),
         ordering=draw(st.sampled_from(["fcfs", "priority"])),
+        victim=draw(st.sampled_from(["auto", "least-lost"])),
         reserve_full_isl=draw(st.booleans()),
         watermark=draw(st.sampled_from([0.0, 0.1])),
     )

@@ -8,7 +8,7 @@ KV_POLICIES = ("on-demand", "reserve")
 UNITS = ("step", "request")
 PREFILLS = ("mixed", "first")
 ORDERINGS = ("fcfs", "priority")
-VICTIMS = ("auto", "newest", "lowest-priority")
+VICTIMS = ("auto", "newest", "least-lost", "lowest-priority")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

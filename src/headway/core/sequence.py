@@ -45,6 +45,7 @@ class Sequence:
     num_cached_tokens: int = 0  # prefix-cache hits at the first admission
     num_preemptions: int = 0
     num_lost_tokens: int = 0  # computed tokens thrown away by the latest preemption
+    num_reached_tokens: int = 0  # the most that were computed when it was preempted
     num_queued_tokens: int = 0  # what it counts in the backlog while it waits
     repetition: RepetitionWatch | None = field(default=None, repr=False)
 
@@ -84,6 +85,7 @@ class Sequence:
     def forget_computed(self) -> None:
         """Start over after a preemption; known tokens, and those in flight, stay."""
         self.num_lost_tokens = self.num_computed_tokens
+        self.num_reached_tokens = max(self.num_reached_tokens, self.num_computed_tokens)
         self.num_computed_tokens = 0
         self.num_registered_blocks = 0
         self.num_preemptions += 1

@@ -109,8 +109,8 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
     ),
     _engine.choice(
         "--preemption-victim",
-        ("newest", "lowest-priority"),
-        "Who loses its blocks when there are none left.",
+        ("newest", "least-lost", "lowest-priority"),
+        "Who loses its blocks when there are none left; by --scheduling-policy unless given.",
         "RULE",
     ),
     _engine.value("--num-threads", parse_int, "Threads of the kernels; one for each processor."),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headway.core.config import KV_POLICIES, ORDERINGS, PREFILLS, UNITS, SchedulerConfig
+from headway.core.config import KV_POLICIES, ORDERINGS, PREFILLS, UNITS, VICTIMS, SchedulerConfig
 from headway.simulator.binding import Binding
 from headway.simulator.config import Setup, engine_name
 from headway.simulator.result import Result
@@ -138,7 +138,7 @@ def _variants(setup: Setup, result: Result) -> Iterator[tuple[str, list[tuple[An
         yield knob, _changed(setup, knob, others)
     usual_victim = _USUAL_VICTIM[config.ordering]
     victim = usual_victim if config.victim == "auto" else config.victim
-    yield "victim", _changed(setup, "victim", [v for v in _USUAL_VICTIM.values() if v != victim])
+    yield "victim", _changed(setup, "victim", [v for v in VICTIMS if v not in ("auto", victim)])
 
 
 _SIZES = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")

@@ -10,7 +10,7 @@ from headway.core.policies.batching import BatchingUnit, PerRequest, PerStep
 from headway.core.policies.forecast import LengthForecast
 from headway.core.policies.ordering import ByPriority, Fcfs, Ordering
 from headway.core.policies.prefill import Chunked, PrefillPlacement, Whole
-from headway.core.policies.victim import LowestPriority, Newest, VictimRule
+from headway.core.policies.victim import LeastLost, LowestPriority, Newest, VictimRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,11 @@ class Policies:
 def build_policies(config: SchedulerConfig) -> Policies:
     """The policies that a checked configuration names."""
     orderings: dict[str, type[Ordering]] = {"fcfs": Fcfs, "priority": ByPriority}
-    victims: dict[str, type[VictimRule]] = {"newest": Newest, "lowest-priority": LowestPriority}
+    victims: dict[str, VictimRule] = {
+        "newest": Newest(),
+        "least-lost": LeastLost(config.block_size),
+        "lowest-priority": LowestPriority(),
+    }
     usual_victim = {"fcfs": "newest", "priority": "lowest-priority"}[config.ordering]
     units: dict[str, type[BatchingUnit]] = {"step": PerStep, "request": PerRequest}
     admissions: dict[str, Admission] = {
@@ -41,7 +45,7 @@ def build_policies(config: SchedulerConfig) -> Policies:
     return Policies(
         ordering=orderings[config.ordering](),
         admission=admissions[config.kv_policy],
-        victim=victims[usual_victim if config.victim == "auto" else config.victim](),
+        victim=victims[usual_victim if config.victim == "auto" else config.victim],
         prefill=_build_prefill(config),
         unit=units[config.unit](),
     )

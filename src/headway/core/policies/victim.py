@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -37,6 +38,45 @@ class LowestPriority:
 
     def choose(self, running: Mapping[int, Sequence], pool: BlockPool) -> Sequence:
         return max((s for s in running.values() if _frees_a_block(s, pool)), key=urgency)
+
+
+class LeastLost:
+    """Who has the fewest tokens to compute again, without those that others go on holding.
+
+    Leading blocks that it shares stay findable, so they are a refund that is sure. What the prefix
+    cache keeps of its own blocks depends on how much the others grow until it is back, not on
+    who it is (decision 36), so it decides nothing.
+
+    Nobody starves: the oldest is passed over while there is another, and so is who has not got
+    past where it was when it was preempted last. If that leaves nobody, the last admitted pays.
+    """
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = block_size
+
+    def choose(self, running: Mapping[int, Sequence], pool: BlockPool) -> Sequence:
+        oldest = min(running.values(), key=_arrival)
+        able = [s for s in running.values() if _frees_a_block(s, pool)]
+        others = [s for s in able if s is not oldest]
+        caught_up = [s for s in others if s.num_computed_tokens > s.num_reached_tokens]
+        if not caught_up:
+            return (others or able)[-1]
+        return min(caught_up, key=lambda s: (self._num_lost(s, pool), _latest_first(s)))
+
+    def _num_lost(self, sequence: Sequence, pool: BlockPool) -> int:
+        # Who shares a block shares those before it, so holders get fewer along a block table.
+        num_shared = bisect_left(
+            sequence.block_ids, True, key=lambda block_id: pool.num_holders(block_id) == 1
+        )
+        return max(0, sequence.num_computed_tokens - num_shared * self._block_size)
+
+
+def _arrival(sequence: Sequence) -> tuple[int, int]:
+    return sequence.request.arrival_ns, sequence.sequence_id
+
+
+def _latest_first(sequence: Sequence) -> tuple[int, int]:
+    return -sequence.request.arrival_ns, -sequence.sequence_id
 
 
 def _frees_a_block(sequence: Sequence, pool: BlockPool) -> bool:
