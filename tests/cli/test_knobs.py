@@ -16,6 +16,7 @@ TAKEN = """
 --max-model-len 8k|--max-model-len -1|--seed 1|--max-num-seqs 4|--max-num-batched-tokens 512
 --enable-chunked-prefill|--no-enable-chunked-prefill|--long-prefill-token-threshold 64
 --max-num-partial-prefills 1|--max-long-partial-prefills 1|--scheduling-policy fcfs
+--scheduling-policy sjf|--ageing-tokens-per-s 5
 --scheduling-policy priority|--scheduler-reserve-full-isl|--no-scheduler-reserve-full-isl
 --watermark 0.1|--max-num-queued-reqs 10|--max-num-queued-tokens 8k|--queue-full-status 429
 --stream-interval 4|--scheduler-cls a.B|--block-size 32|--kv-cache-memory-bytes 1g
@@ -56,7 +57,7 @@ NOTED = """
 --cohere-is-reasoning-model|--enable-server-load-tracking
 """
 REFUSED = """
---trust-remote-code|--tokenizer-mode slow|--load-format gguf2|--scheduling-policy sjf
+--trust-remote-code|--tokenizer-mode slow|--load-format gguf2
 --scheduling-policy fair|--scheduling-policy edf|--max-num-partial-prefills 2
 --max-long-partial-prefills 2|--prefix-caching-hash-algo xxhash|--kv-cache-dtype fp8
 --kv-offloading-size 4|--kv-offloading-backend native|--preemption-mode swap

@@ -174,6 +174,8 @@ def test_every_engine_flag_is_obeyed_or_refused(flag) -> None:
     words += ["--prompt-tokens", "100", "--output-tokens", "20"]
     if flag.field == "enable_chunked_prefill":
         words += ["--max-num-batched-tokens", "9000"]
+    if flag.field == "ageing_tokens_per_s":
+        words += ["--scheduling-policy", "sjf"]
     plain = setup_of(words)
     sample = SAMPLES.get(flag.field) or (flag.allowed[-1] if flag.allowed else "1")
     given = [f"--no-{name[2:]}"] if flag.parse is None else [name, sample]

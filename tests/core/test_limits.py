@@ -190,3 +190,4 @@ def test_the_victim_rule_goes_with_the_ordering_unless_named():
     assert victim_of(ordering="priority", victim="newest") is Newest
     assert victim_of(victim="lowest-priority") is LowestPriority
     assert victim_of(victim="least-lost") is LeastLost
+    assert victim_of(ordering="sjf") is Newest

@@ -42,7 +42,7 @@ def configs(draw) -> SchedulerConfig:
         kv_policy=draw(st.sampled_from(["on-demand", "reserve"])),
         unit=draw(st.sampled_from(["step", "request"])),
         prefill=draw(st.sampled_from(["mixed", "first"])),
-        ordering=draw(st.sampled_from(["fcfs", "priority"])),
+        ordering=draw(st.sampled_from(["fcfs", "priority", "sjf"])),
         victim=draw(st.sampled_from(["auto", "newest", "least-lost", "lowest-priority"])),
         reserve_full_isl=draw(st.booleans()),
         watermark=draw(st.sampled_from([0.0, 0.2, 0.9])),

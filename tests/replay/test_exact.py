@@ -31,7 +31,7 @@ COMBINATIONS = list(
         ("step", "request"),
         ("mixed", "first"),
         (True, False),
-        ("fcfs", "priority"),
+        ("fcfs", "priority", "sjf"),
     )
 )
 

@@ -29,7 +29,7 @@ def knobs(draw) -> SchedulerConfig:
         kv_policy=draw(st.sampled_from(["on-demand", "reserve"])),
         unit=draw(st.sampled_from(["step", "request"])),
         prefill=draw(st.sampled_from(["mixed", "first"])),
-        ordering=draw(st.sampled_from(["fcfs", "priority"])),
+        ordering=draw(st.sampled_from(["fcfs", "priority", "sjf"])),
         victim=draw(st.sampled_from(["auto", "least-lost"])),
         reserve_full_isl=draw(st.booleans()),
         watermark=draw(st.sampled_from([0.0, 0.1])),

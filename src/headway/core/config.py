@@ -7,7 +7,7 @@ from dataclasses import dataclass
 KV_POLICIES = ("on-demand", "reserve")
 UNITS = ("step", "request")
 PREFILLS = ("mixed", "first")
-ORDERINGS = ("fcfs", "priority")
+ORDERINGS = ("fcfs", "priority", "sjf")
 VICTIMS = ("auto", "newest", "least-lost", "lowest-priority")
 
 
@@ -19,6 +19,8 @@ class SchedulerConfig:
     leaves free while others run. `reserve_full_isl`: an on-demand admission needs blocks for all
     known tokens, not only for its first chunk. `long_prefill_token_threshold` of 0 is off.
     `victim` "auto" goes with the ordering: the lowest priority where there are priorities.
+    `ageing_tokens_per_s`: under "sjf" a second of waiting makes up for so many tokens of work; None
+    is 50, 0 is no ageing.
     `prefix_salt` separates the prefix caches of servers. Raises ValueError with a sentence.
     """
 
@@ -33,6 +35,7 @@ class SchedulerConfig:
     unit: str = "step"
     prefill: str = "mixed"
     ordering: str = "fcfs"
+    ageing_tokens_per_s: int | None = None
     victim: str = "auto"
     reserve_full_isl: bool = True
     watermark: float = 0.0
@@ -42,6 +45,7 @@ class SchedulerConfig:
         _check_counts(self)
         _check_choices(self)
         _check_whole_prompts(self)
+        _check_ageing(self)
 
     def num_blocks_for(self, num_tokens: int) -> int:
         """Blocks that hold `num_tokens` tokens."""
@@ -89,4 +93,16 @@ def _check_whole_prompts(config: SchedulerConfig) -> None:
         raise ValueError(
             "long_prefill_token_threshold cuts prompts into chunks, but chunked prefill is off: "
             "set it to 0 or enable chunked prefill"
+        )
+
+
+def _check_ageing(config: SchedulerConfig) -> None:
+    ageing = config.ageing_tokens_per_s
+    if ageing is None:
+        return
+    if not isinstance(ageing, int) or isinstance(ageing, bool) or ageing < 0:
+        raise ValueError(f"ageing_tokens_per_s must be an integer of at least 0, got {ageing!r}")
+    if config.ordering != "sjf":
+        raise ValueError(
+            f"ageing_tokens_per_s is of ordering sjf, and it is {config.ordering}: leave it out"
         )

@@ -32,13 +32,14 @@ class WaitingQueue:
 
     def add(self, sequence: Sequence, now_ns: int) -> None:
         """A sequence arrived."""
-        self._ordering.enqueue(sequence, now_ns)
+        # First: an ordering may want to know how much it has to compute.
         self._backlog.queued(sequence, self._num_cached_tokens(sequence))
+        self._ordering.enqueue(sequence, now_ns)
 
     def take_back(self, sequence: Sequence, now_ns: int) -> None:
         """A sequence was preempted."""
-        self._ordering.requeue(sequence, now_ns)
         self._backlog.queued(sequence, self._num_cached_tokens(sequence))
+        self._ordering.requeue(sequence, now_ns)
 
     def remove(self, sequence: Sequence) -> None:
         """A sequence was admitted, or ended while it waited."""

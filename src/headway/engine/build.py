@@ -179,6 +179,7 @@ def _scheduler_config(config: EngineConfig, sizes: Sizes) -> SchedulerConfig:
         unit=config.batching_unit,
         prefill=config.prefill_placement,
         ordering=config.scheduling_policy,
+        ageing_tokens_per_s=config.ageing_tokens_per_s,
         victim=config.preemption_victim,
         reserve_full_isl=config.scheduler_reserve_full_isl,
         watermark=config.watermark,

@@ -31,6 +31,7 @@ class EngineConfig:
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
     scheduling_policy: str = "fcfs"
+    ageing_tokens_per_s: int | None = None  # under sjf; None: 50
     scheduler_reserve_full_isl: bool = True
     watermark: float = 0.0
     block_size: int = 16

@@ -66,9 +66,15 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
     ),
     _engine.choice(
         "--scheduling-policy",
-        ("fcfs", "priority"),
-        "Order of service: by arrival, or by the priority of a request, lower first.",
+        ("fcfs", "priority", "sjf"),
+        "Order of service: by arrival, by the priority of a request (lower first), or the least "
+        "predicted work first.",
         "POLICY",
+    ),
+    _engine.value(
+        "--ageing-tokens-per-s",
+        parse_count,
+        "Under sjf, tokens of work that a second of waiting makes up for; 50. 0: none.",
     ),
     _engine.switch(
         "--scheduler-reserve-full-isl",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.core.config import KV_POLICIES, ORDERINGS, PREFILLS, UNITS, VICTIMS, SchedulerConfig
+from headway.core.policies.shortest import USUAL_AGEING
 from headway.simulator.binding import Binding
 from headway.simulator.config import Setup, engine_name
 from headway.simulator.result import Result
@@ -136,9 +137,12 @@ def _variants(setup: Setup, result: Result) -> Iterator[tuple[str, list[tuple[An
     for knob, choices in _CHOICES.items():
         others = [choice for choice in choices if choice != getattr(config, knob)]
         yield knob, _changed(setup, knob, others)
-    usual_victim = _USUAL_VICTIM[config.ordering]
+    usual_victim = "lowest-priority" if config.ordering == "priority" else "newest"
     victim = usual_victim if config.victim == "auto" else config.victim
     yield "victim", _changed(setup, "victim", [v for v in VICTIMS if v not in ("auto", victim)])
+    if config.ordering == "sjf":
+        ageing = USUAL_AGEING if config.ageing_tokens_per_s is None else config.ageing_tokens_per_s
+        yield "ageing_tokens_per_s", _changed(setup, "ageing_tokens_per_s", [0, *_around(ageing)])
 
 
 _SIZES = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
@@ -149,7 +153,7 @@ _CHOICES = {
     "prefill": PREFILLS,
     "ordering": ORDERINGS,
 }
-_USUAL_VICTIM = {"fcfs": "newest", "priority": "lowest-priority"}  # what "auto" means
+_VICTIMS = [rule for rule in VICTIMS if rule != "auto"]
 
 
 def _around(value: int) -> list[int]:

@@ -10,6 +10,7 @@ from headway.core.policies.batching import BatchingUnit, PerRequest, PerStep
 from headway.core.policies.forecast import LengthForecast
 from headway.core.policies.ordering import ByPriority, Fcfs, Ordering
 from headway.core.policies.prefill import Chunked, PrefillPlacement, Whole
+from headway.core.policies.shortest import USUAL_AGEING, ShortestFirst
 from headway.core.policies.victim import LeastLost, LowestPriority, Newest, VictimRule
 
 
@@ -30,25 +31,34 @@ class Policies:
 
 def build_policies(config: SchedulerConfig) -> Policies:
     """The policies that a checked configuration names."""
-    orderings: dict[str, type[Ordering]] = {"fcfs": Fcfs, "priority": ByPriority}
+    forecast = LengthForecast()
     victims: dict[str, VictimRule] = {
         "newest": Newest(),
         "least-lost": LeastLost(config.block_size),
         "lowest-priority": LowestPriority(),
     }
-    usual_victim = {"fcfs": "newest", "priority": "lowest-priority"}[config.ordering]
+    usual_victim = {"priority": "lowest-priority"}.get(config.ordering, "newest")
     units: dict[str, type[BatchingUnit]] = {"step": PerStep, "request": PerRequest}
     admissions: dict[str, Admission] = {
         "on-demand": OnDemand(config.reserve_full_isl),
         "reserve": Reserve(config.max_model_len),
     }
     return Policies(
-        ordering=orderings[config.ordering](),
+        ordering=_build_ordering(config, forecast),
         admission=admissions[config.kv_policy],
         victim=victims[usual_victim if config.victim == "auto" else config.victim],
         prefill=_build_prefill(config),
         unit=units[config.unit](),
+        forecast=forecast,
     )
+
+
+def _build_ordering(config: SchedulerConfig, forecast: LengthForecast) -> Ordering:
+    if config.ordering == "sjf":
+        ageing = config.ageing_tokens_per_s
+        return ShortestFirst(forecast, USUAL_AGEING if ageing is None else ageing)
+    orderings: dict[str, type[Ordering]] = {"fcfs": Fcfs, "priority": ByPriority}
+    return orderings[config.ordering]()
 
 
 def _build_prefill(config: SchedulerConfig) -> PrefillPlacement:

@@ -57,11 +57,11 @@ class Ordering(Protocol):
 
     def launched(self, step: Step) -> None:
         """This was decided: who was served how much. Once for each step."""
-        ...
+        return
 
     def took(self, stride: Stride, num_steps: int) -> None:
         """So many steps of it were decided and completed; of these `launched` is not told."""
-        ...
+        return
 
 
 class Fcfs:
