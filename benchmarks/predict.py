@@ -1,7 +1,8 @@
 """Does the simulator predict the engine on this machine, under loads that its model never saw?
 
     python benchmarks/predict.py [--rounds 3] [--requests 80] [--model NAME_OR_PATH]
-        [-q FORMAT] [--speed 1.0] [--only LOAD]... [--folder FOLDER] [--json FILE]
+        [-q FORMAT] [--speed 1.0] [--only LOAD]... [--folder FOLDER]
+        [--step-time FILE] [--json FILE]
 
 One load is recorded on the real engine and a step-time model fitted to its steps. Then other
 loads (another rate, other lengths, another pool, another cap) are run on the engine and simulated,
@@ -12,7 +13,8 @@ rounds themselves lie apart. Leave the machine alone.
 
 --speed multiplies the rates: an engine that is busy for half of the time and more shows what
 waiting does. With a folder the recordings stay there, and a later call adds to them: the report is
-over all of them, and --rounds 0 only reports.
+over all of them, and --rounds 0 only reports. With --step-time it is a model of headway calibrate
+that predicts.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ from headway.replay.measured import replay_and_measure
 from headway.replay.requests import recorded_config
 from headway.simulator.result import Summary
 from headway.simulator.simulate import simulate
+from headway.simulator.step_time.base import StepTimeModel
+from headway.simulator.step_time.files import read_model
 from headway.simulator.step_time.fitted import FittedModel, fit
 from headway.simulator.step_time.observations import observe
 from headway.simulator.workload.base import ClientRequest, Workload
@@ -182,15 +186,18 @@ def figures(summary: Summary) -> dict[str, float]:
     return found
 
 
-def predict(workload: Workload, recording: Recording, model: FittedModel) -> dict[str, float]:
+def predict(workload: Workload, recording: Recording, model: StepTimeModel) -> dict[str, float]:
     config = recorded_config(recording.header)
     result = simulate(config, workload, model, num_blocks=recording.header.num_blocks)
     return figures(result.summary())
 
 
-def report(load: Load, measured: list[dict[str, float]], predicted: dict[str, float]) -> bool:
+def report(
+    load: Load, speed: float, measured: list[dict[str, float]], predicted: dict[str, float]
+) -> bool:
     """Print one load; whether everything is as near as it should be."""
-    print(f"\n{load.name}: {load.spec} {load.settings}")
+    rate = speed * float(str(load.spec["rate"]))
+    print(f"\n{load.name}: { ({**load.spec, 'rate': rate}) } {load.settings}")
     is_near = True
     for name, most in FIGURES.items():
         values = [row[name] for row in measured]
@@ -230,15 +237,16 @@ def compare(args: argparse.Namespace, folder: Path) -> None:
         load: [each for path in recorded(folder, load) for each in load_recordings(path)]
         for load in LOADS
     }
-    model = fit(observe(recordings[LOADS[0]]))
-    print(f"\nheld-out steps: {model.errors}")
+    model = read_model(args.step_time) if args.step_time else fit(observe(recordings[LOADS[0]]))
+    if isinstance(model, FittedModel):
+        print(f"\nheld-out steps: {model.errors}")
     rows = {}
     for load, runs in recordings.items():
         if not runs:
             continue
         measured = [figures(replay_and_measure(run)[1].summary()) for run in runs]
         predicted = predict(workload_of(load, args.requests, args.speed), runs[0], model)
-        report(load, measured, predicted)
+        report(load, args.speed, measured, predicted)
         rows[load.name] = {"measured": measured, "predicted": predicted}
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
@@ -253,6 +261,7 @@ def main() -> None:
     parser.add_argument("--speed", type=float, default=1.0)
     parser.add_argument("--only", action="append", choices=[load.name for load in LOADS])
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--step-time")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
