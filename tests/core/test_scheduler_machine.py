@@ -31,6 +31,7 @@ def configs(draw) -> SchedulerConfig:
     max_model_len = draw(st.integers(2, 20))
     chunked = draw(st.booleans())
     least_budget = 1 if chunked else max_model_len
+    ordering = draw(st.sampled_from(["fcfs", "priority", "sjf", "fair"]))
     return SchedulerConfig(
         max_num_seqs=draw(st.integers(1, 4)),
         max_num_batched_tokens=least_budget + draw(st.integers(0, 12)),
@@ -42,7 +43,9 @@ def configs(draw) -> SchedulerConfig:
         kv_policy=draw(st.sampled_from(["on-demand", "reserve"])),
         unit=draw(st.sampled_from(["step", "request"])),
         prefill=draw(st.sampled_from(["mixed", "first"])),
-        ordering=draw(st.sampled_from(["fcfs", "priority", "sjf"])),
+        ordering=ordering,
+        tenant_weights=draw(st.sampled_from(["", "a=3"])) if ordering == "fair" else "",
+        max_tenant_seqs=draw(st.sampled_from([0, 0, 1, 2])),
         victim=draw(st.sampled_from(["auto", "newest", "least-lost", "lowest-priority"])),
         reserve_full_isl=draw(st.booleans()),
         watermark=draw(st.sampled_from([0.0, 0.2, 0.9])),
@@ -62,6 +65,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         stops=st.booleans(),
         prompt_logprobs=st.sampled_from([None, None, 0]),
         priority=st.integers(-1, 1),
+        tenant=st.sampled_from(["", "a", "b"]),
         limits=time_limits(),
         repetition=st.sampled_from([None, None, RepetitionDetection(max_pattern_size=3)]),
     )

@@ -31,7 +31,7 @@ COMBINATIONS = list(
         ("step", "request"),
         ("mixed", "first"),
         (True, False),
-        ("fcfs", "priority", "sjf"),
+        ("fcfs", "priority", "sjf", "fair"),
     )
 )
 
@@ -46,6 +46,8 @@ def configs(draw, combination) -> SchedulerConfig:
         prefill=prefill,
         enable_prefix_caching=caching,
         ordering=ordering,
+        tenant_weights="a=2,b=3" if ordering == "fair" else "",
+        max_tenant_seqs=draw(st.sampled_from([0, 0, 2])),
         max_num_seqs=draw(st.integers(1, 5)),
         max_num_batched_tokens=draw(st.integers(1, 12)) + (0 if chunked else 30),
         max_model_len=30,
@@ -76,6 +78,7 @@ def requests(draw, arrival_ns: int) -> Request:
     return Request(
         request_id=f"r{draw(st.integers(0, 9))}",
         prompt_token_ids=tuple(draw(st.lists(st.integers(1, 2), max_size=33))),
+        tenant=draw(st.sampled_from(["", "a", "b"])),
         sampling=sampling,
         stop_token_ids=frozenset(draw(st.sets(st.just(STOP_TOKEN_ID)))),
         seed=draw(st.integers(0, 1)),

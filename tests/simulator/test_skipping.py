@@ -29,7 +29,8 @@ def knobs(draw) -> SchedulerConfig:
         kv_policy=draw(st.sampled_from(["on-demand", "reserve"])),
         unit=draw(st.sampled_from(["step", "request"])),
         prefill=draw(st.sampled_from(["mixed", "first"])),
-        ordering=draw(st.sampled_from(["fcfs", "priority", "sjf"])),
+        ordering=draw(st.sampled_from(["fcfs", "priority", "sjf", "fair"])),
+        max_tenant_seqs=draw(st.sampled_from([0, 0, 0, 1, 2])),
         victim=draw(st.sampled_from(["auto", "least-lost"])),
         reserve_full_isl=draw(st.booleans()),
         watermark=draw(st.sampled_from([0.0, 0.1])),
@@ -50,6 +51,7 @@ def requests(draw):
                 prefix=min(prompt, draw(st.sampled_from([0, 0, 8, 13]))),
                 max_tokens=draw(st.sampled_from([None, 5, 40])),
                 priority=draw(st.integers(0, 2)),
+                tenant=draw(st.sampled_from(["", "a", "b"])),
                 leaves_after_ns=draw(st.sampled_from([None, None, None, 9_000, 40_000])),
                 max_queue_ns=draw(st.sampled_from([None, None, 20_000])),
             )

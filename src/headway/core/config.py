@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headway.core.tenants import weights_of
+
 KV_POLICIES = ("on-demand", "reserve")
 UNITS = ("step", "request")
 PREFILLS = ("mixed", "first")
-ORDERINGS = ("fcfs", "priority", "sjf")
-VICTIMS = ("auto", "newest", "least-lost", "lowest-priority")
+ORDERINGS = ("fcfs", "priority", "sjf", "fair")
+VICTIMS = ("auto", "newest", "least-lost", "lowest-priority", "most-served")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +20,9 @@ class SchedulerConfig:
     `max_num_seqs` is read at admission only. `watermark` is the share of blocks that an admission
     leaves free while others run. `reserve_full_isl`: an on-demand admission needs blocks for all
     known tokens, not only for its first chunk. `long_prefill_token_threshold` of 0 is off.
-    `victim` "auto" goes with the ordering: the lowest priority where there are priorities.
+    `victim` "auto" goes with the ordering: the lowest priority where there are priorities, the most
+    served where shares are fair. `tenant_weights`, as "a=2,b=1", are those of ordering "fair";
+    `max_tenant_seqs` is the most running sequences of one tenant, 0 for no limit.
     `ageing_tokens_per_s`: under "sjf" a second of waiting makes up for so many tokens of work; None
     is 50, 0 is no ageing.
     `prefix_salt` separates the prefix caches of servers. Raises ValueError with a sentence.
@@ -37,6 +41,8 @@ class SchedulerConfig:
     ordering: str = "fcfs"
     ageing_tokens_per_s: int | None = None
     victim: str = "auto"
+    tenant_weights: str = ""
+    max_tenant_seqs: int = 0
     reserve_full_isl: bool = True
     watermark: float = 0.0
     prefix_salt: str | bytes = ""
@@ -46,6 +52,7 @@ class SchedulerConfig:
         _check_choices(self)
         _check_whole_prompts(self)
         _check_ageing(self)
+        _check_tenants(self)
 
     def num_blocks_for(self, num_tokens: int) -> int:
         """Blocks that hold `num_tokens` tokens."""
@@ -59,6 +66,7 @@ def _check_counts(config: SchedulerConfig) -> None:
         ("block_size", 1),
         ("max_model_len", 2),
         ("long_prefill_token_threshold", 0),
+        ("max_tenant_seqs", 0),
     ):
         value = getattr(config, name)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -105,4 +113,22 @@ def _check_ageing(config: SchedulerConfig) -> None:
     if config.ordering != "sjf":
         raise ValueError(
             f"ageing_tokens_per_s is of ordering sjf, and it is {config.ordering}: leave it out"
+        )
+
+
+def _check_tenants(config: SchedulerConfig) -> None:
+    try:
+        weights = weights_of(config.tenant_weights)
+    except ValueError as error:
+        raise ValueError(f"tenant_weights {error}") from None
+    if config.ordering == "fair":
+        return
+    if weights:
+        raise ValueError(
+            f"tenant_weights are of ordering fair, and it is {config.ordering}: leave them out"
+        )
+    if config.victim == "most-served":
+        raise ValueError(
+            f"victim most-served is of ordering fair, and it is {config.ordering}: nobody counts "
+            f"who is served"
         )

@@ -9,7 +9,7 @@ from collections.abc import Sequence as SequenceOf
 from headway.core.backlog import num_running_tokens
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
-from headway.core.constraints import Constraint
+from headway.core.constraints import Constraint, with_own_constraints
 from headway.core.entrance import Entrance
 from headway.core.events import (
     AbortCause,
@@ -58,6 +58,8 @@ class Scheduler:
         constraints: SequenceOf[Constraint] = (),
     ) -> None:
         policies = policies or build_policies(config)
+        is_ours = not constraints  # they change when somebody gets a slot or loses it, only
+        constraints = with_own_constraints(config, constraints)
         self.config = config
         self.pool = BlockPool(num_blocks)
         self._ordering = policies.ordering
@@ -84,7 +86,7 @@ class Scheduler:
         self._waiting_reasons: dict[Blocker, int] = {}
         self._num_steps = 0
         self._num_sequences = 0
-        self._outlook = Outlook(config, policies.unit, constraints)
+        self._outlook = Outlook(config, policies.unit, () if is_ours else constraints)
 
     # ---- Arrivals and withdrawals ----
 
@@ -200,13 +202,16 @@ class Scheduler:
         """Steps to come that decide nothing new; None if the next may do something else."""
         if self._in_flight or self._unit.holds_decodes:
             return None
-        if self.num_waiting and not self._outlook.is_settled:
+        if self.num_waiting and not self._outlook.is_settled(self._waiting.first_id(now_ns)):
             return None
         sequences = tuple(self._ordering.running(self._residents.running.values(), now_ns))
         if len(sequences) > self.config.max_num_batched_tokens:
             return None
         num_steps = num_quiet_steps(sequences, self.pool, self.config.block_size)
-        blocked = self._outlook.blocked if self.num_waiting else (None, None)
+        blocked: tuple[Blocker | None, int | None] = (None, None)
+        if self.num_waiting:
+            blocked = self._outlook.blocked
+            num_steps = self._waiting.num_steps_in_order(sequences, num_steps)
         stride = Stride(self._num_steps, sequences, num_steps, *blocked)
         return self._outlook.offer(stride) if num_steps else None
 

@@ -41,7 +41,7 @@ class Outlook:
         self, config: SchedulerConfig, unit: BatchingUnit, constraints: SequenceOf[Constraint]
     ) -> None:
         self._unit = unit
-        lasting = [Blocker.SLOTS, Blocker.STATIC_BATCH]
+        lasting = [Blocker.SLOTS, Blocker.STATIC_BATCH, Blocker.TENANT]
         if not config.enable_prefix_caching:
             lasting.append(Blocker.BLOCKS)  # or one that gets its name could be what they need
         self._lasting = () if constraints else tuple(lasting)
@@ -64,10 +64,10 @@ class Outlook:
         self.offered = stride
         return stride
 
-    @property
-    def is_settled(self) -> bool:
-        blocker, _ = self.blocked
-        if self._is_disturbed or blocker not in self._lasting:
+    def is_settled(self, first_id: int) -> bool:
+        """`first_id`: of the first in the queue, who must be the one that was blocked."""
+        blocker, blocked_id = self.blocked
+        if self._is_disturbed or blocker not in self._lasting or blocked_id != first_id:
             return False
         # The step that seals a batch names what filled it, those behind it that it is sealed.
         return self._unit.is_sealed == (blocker is Blocker.STATIC_BATCH)

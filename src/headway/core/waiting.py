@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Sequence as SequenceOf
 
 from headway.core.backlog import Backlog
 from headway.core.policies.ordering import Ordering
@@ -29,6 +30,15 @@ class WaitingQueue:
     def in_order(self, now_ns: int) -> Iterable[Sequence]:
         """In the order in which to admit them; the queue must not change meanwhile."""
         return self._ordering.waiting(now_ns)
+
+    def first_id(self, now_ns: int) -> int:
+        """Of the first in that order; there must be one."""
+        return next(iter(self._ordering.waiting(now_ns))).sequence_id
+
+    def num_steps_in_order(self, decoding: SequenceOf[Sequence], num_steps: int) -> int:
+        """Of so many steps in which these decode, those in which the order stays as it is."""
+        most = self._ordering.num_steps_in_order(decoding)
+        return num_steps if most is None else min(num_steps, most)
 
     def add(self, sequence: Sequence, now_ns: int) -> None:
         """A sequence arrived."""

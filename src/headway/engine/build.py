@@ -181,6 +181,8 @@ def _scheduler_config(config: EngineConfig, sizes: Sizes) -> SchedulerConfig:
         ordering=config.scheduling_policy,
         ageing_tokens_per_s=config.ageing_tokens_per_s,
         victim=config.preemption_victim,
+        tenant_weights=config.tenant_weights,
+        max_tenant_seqs=config.max_tenant_seqs,
         reserve_full_isl=config.scheduler_reserve_full_isl,
         watermark=config.watermark,
     )

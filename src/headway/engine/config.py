@@ -32,6 +32,8 @@ class EngineConfig:
     long_prefill_token_threshold: int = 0
     scheduling_policy: str = "fcfs"
     ageing_tokens_per_s: int | None = None  # under sjf; None: 50
+    tenant_weights: str = ""  # "a=2,b=1"
+    max_tenant_seqs: int = 0
     scheduler_reserve_full_isl: bool = True
     watermark: float = 0.0
     block_size: int = 16
@@ -63,6 +65,11 @@ class EngineConfig:
         if self.block_size % 16:
             raise ValueError(
                 f"block_size must be a multiple of 16 on the CPU, got {self.block_size}"
+            )
+        if self.tenant_weights and self.scheduling_policy != "fair":
+            raise ValueError(
+                f"tenant_weights are of --scheduling-policy fair, and it is "
+                f"{self.scheduling_policy}: leave them out"
             )
         if self.max_logprobs < 0:
             raise ValueError(f"max_logprobs must be at least 0, got {self.max_logprobs}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headway.core.config import ORDERINGS
 from headway.engine.config import DTYPES, KV_CACHE_DTYPES, LOAD_FORMATS, QUANTIZATIONS
 from headway.flags.kinds import Flag, Section
 from headway.flags.values import (
@@ -11,6 +12,7 @@ from headway.flags.values import (
     parse_model_len,
     parse_share,
     parse_size,
+    parse_weights,
 )
 
 _engine = Section("engine")
@@ -66,15 +68,26 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
     ),
     _engine.choice(
         "--scheduling-policy",
-        ("fcfs", "priority", "sjf"),
-        "Order of service: by arrival, by the priority of a request (lower first), or the least "
-        "predicted work first.",
+        ORDERINGS,
+        "Order of service: by arrival, by the priority of a request (lower first), the least "
+        "predicted work first, or fair: by what each tenant was served.",
         "POLICY",
     ),
     _engine.value(
         "--ageing-tokens-per-s",
         parse_count,
         "Under sjf, tokens of work that a second of waiting makes up for; 50. 0: none.",
+    ),
+    _engine.value(
+        "--tenant-weights",
+        parse_weights,
+        "Shares under the policy fair, as a=2,b=1; all others weigh 1.",
+        "TENANT=N,...",
+    ),
+    _engine.value(
+        "--max-tenant-seqs",
+        parse_count,
+        "Most sequences of one tenant in a step; 0 is no limit.",
     ),
     _engine.switch(
         "--scheduler-reserve-full-isl",
@@ -115,7 +128,7 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
     ),
     _engine.choice(
         "--preemption-victim",
-        ("newest", "least-lost", "lowest-priority"),
+        ("newest", "least-lost", "lowest-priority", "most-served"),
         "Who loses its blocks when there are none left; by --scheduling-policy unless given.",
         "RULE",
     ),

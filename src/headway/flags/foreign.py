@@ -142,8 +142,6 @@ _REFUSED = (
     ),
     _refused(
         "--target-itl-ms",
-        "--tenant-header",
-        "--tenant-weights",
         "--runaway-alarm-length-share",
         "--explain-buffer",
     ),

@@ -8,6 +8,7 @@ from headway.flags.values import (
     parse_bytes,
     parse_count,
     parse_file,
+    parse_header,
     parse_int,
     parse_object,
     parse_paths,
@@ -86,6 +87,22 @@ _BRAKES = (
         "--max-num-queued-tokens",
         parse_size,
         "Prompt tokens still to compute at which nothing more is taken.",
+    ),
+    _value(
+        "--max-tenant-queued-reqs",
+        parse_size,
+        "Most sequences of one tenant in flight; n choices count n.",
+    ),
+    _value(
+        "--max-tenant-queued-tokens",
+        parse_size,
+        "Prompt tokens of one tenant before their first output at which no more of it is taken.",
+    ),
+    _value(
+        "--tenant-header",
+        parse_header,
+        "Header that names the tenant: x-tenant-id, or with several keys none: the key is one.",
+        "NAME|none",
     ),
     _choice(
         "--queue-full-status",

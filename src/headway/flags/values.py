@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from headway.core.tenants import weights_of
+
 
 def parse_size(text: str) -> int:
     """`8192`, `8k` (8,000), `8K` (8,192), as vLLM reads lengths; m, M, g, G likewise."""
@@ -67,6 +69,21 @@ def parse_share(text: str) -> float:
     if not 0 <= value < 1:
         raise ValueError(f"must be at least 0 and less than 1, got {text!r}")
     return value
+
+
+def parse_header(text: str) -> str:
+    """The name of a header, or none."""
+    if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", text):
+        raise ValueError(f"must be the name of a header, or none, got {text!r}")
+    return text.lower()
+
+
+def parse_weights(text: str) -> str:
+    """`a=2,b=1`, as it is; none is no weights."""
+    if text == "none":
+        return ""
+    weights_of(text)
+    return text
 
 
 def parse_file(text: str) -> Path:

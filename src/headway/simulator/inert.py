@@ -137,7 +137,7 @@ def _variants(setup: Setup, result: Result) -> Iterator[tuple[str, list[tuple[An
     for knob, choices in _CHOICES.items():
         others = [choice for choice in choices if choice != getattr(config, knob)]
         yield knob, _changed(setup, knob, others)
-    usual_victim = "lowest-priority" if config.ordering == "priority" else "newest"
+    usual_victim = _USUAL_VICTIM.get(config.ordering, "newest")
     victim = usual_victim if config.victim == "auto" else config.victim
     yield "victim", _changed(setup, "victim", [v for v in VICTIMS if v not in ("auto", victim)])
     if config.ordering == "sjf":
@@ -153,7 +153,7 @@ _CHOICES = {
     "prefill": PREFILLS,
     "ordering": ORDERINGS,
 }
-_VICTIMS = [rule for rule in VICTIMS if rule != "auto"]
+_USUAL_VICTIM = {"priority": "lowest-priority", "fair": "most-served"}  # what "auto" means
 
 
 def _around(value: int) -> list[int]:

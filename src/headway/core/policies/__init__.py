@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from headway.core.config import SchedulerConfig
 from headway.core.policies.admission import Admission, OnDemand, Reserve
 from headway.core.policies.batching import BatchingUnit, PerRequest, PerStep
+from headway.core.policies.fair import Fair, MostServed
 from headway.core.policies.forecast import LengthForecast
 from headway.core.policies.ordering import ByPriority, Fcfs, Ordering
 from headway.core.policies.prefill import Chunked, PrefillPlacement, Whole
 from headway.core.policies.shortest import USUAL_AGEING, ShortestFirst
 from headway.core.policies.victim import LeastLost, LowestPriority, Newest, VictimRule
+from headway.core.tenants import weights_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,33 +34,42 @@ class Policies:
 def build_policies(config: SchedulerConfig) -> Policies:
     """The policies that a checked configuration names."""
     forecast = LengthForecast()
+    ordering, usual_victim = _build_ordering(config, forecast)
     victims: dict[str, VictimRule] = {
+        "auto": usual_victim,
+        "most-served": usual_victim,
         "newest": Newest(),
         "least-lost": LeastLost(config.block_size),
         "lowest-priority": LowestPriority(),
     }
-    usual_victim = {"priority": "lowest-priority"}.get(config.ordering, "newest")
     units: dict[str, type[BatchingUnit]] = {"step": PerStep, "request": PerRequest}
     admissions: dict[str, Admission] = {
         "on-demand": OnDemand(config.reserve_full_isl),
         "reserve": Reserve(config.max_model_len),
     }
     return Policies(
-        ordering=_build_ordering(config, forecast),
+        ordering=ordering,
         admission=admissions[config.kv_policy],
-        victim=victims[usual_victim if config.victim == "auto" else config.victim],
+        victim=victims[config.victim],
         prefill=_build_prefill(config),
         unit=units[config.unit](),
         forecast=forecast,
     )
 
 
-def _build_ordering(config: SchedulerConfig, forecast: LengthForecast) -> Ordering:
+def _build_ordering(
+    config: SchedulerConfig, forecast: LengthForecast
+) -> tuple[Ordering, VictimRule]:
+    """And the victim rule that goes with it."""
+    if config.ordering == "fair":
+        fair = Fair(weights_of(config.tenant_weights))
+        return fair, MostServed(fair)
+    if config.ordering == "priority":
+        return ByPriority(), LowestPriority()
     if config.ordering == "sjf":
         ageing = config.ageing_tokens_per_s
-        return ShortestFirst(forecast, USUAL_AGEING if ageing is None else ageing)
-    orderings: dict[str, type[Ordering]] = {"fcfs": Fcfs, "priority": ByPriority}
-    return orderings[config.ordering]()
+        return ShortestFirst(forecast, USUAL_AGEING if ageing is None else ageing), Newest()
+    return Fcfs(), Newest()
 
 
 def _build_prefill(config: SchedulerConfig) -> PrefillPlacement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable
+from collections.abc import Sequence as SequenceOf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headway.core.sequence import Sequence
@@ -63,6 +64,12 @@ class Ordering(Protocol):
         """So many steps of it were decided and completed; of these `launched` is not told."""
         return
 
+    def num_steps_in_order(self, decoding: SequenceOf[Sequence]) -> int | None:
+        """For how many steps the order of the waiting stays as it is now, if nobody comes or goes
+        and in each of them these, all that run, decode one token. None: for good.
+        """
+        return None
+
 
 class Fcfs:
     """First come, first served; the preempted go to the front."""
@@ -94,6 +101,9 @@ class Fcfs:
 
     def took(self, stride: Stride, num_steps: int) -> None:
         pass
+
+    def num_steps_in_order(self, decoding: SequenceOf[Sequence]) -> None:
+        return None
 
 
 class ByPriority:
@@ -133,3 +143,6 @@ class ByPriority:
 
     def took(self, stride: Stride, num_steps: int) -> None:
         pass
+
+    def num_steps_in_order(self, decoding: SequenceOf[Sequence]) -> None:
+        return None

@@ -37,7 +37,7 @@ class LowestPriority:
     """
 
     def choose(self, running: Mapping[int, Sequence], pool: BlockPool) -> Sequence:
-        return max((s for s in running.values() if _frees_a_block(s, pool)), key=urgency)
+        return max((s for s in running.values() if frees_a_block(s, pool)), key=urgency)
 
 
 class LeastLost:
@@ -56,7 +56,7 @@ class LeastLost:
 
     def choose(self, running: Mapping[int, Sequence], pool: BlockPool) -> Sequence:
         oldest = min(running.values(), key=_arrival)
-        able = [s for s in running.values() if _frees_a_block(s, pool)]
+        able = [s for s in running.values() if frees_a_block(s, pool)]
         others = [s for s in able if s is not oldest]
         caught_up = [s for s in others if s.num_computed_tokens > s.num_reached_tokens]
         if not caught_up:
@@ -79,6 +79,7 @@ def _latest_first(sequence: Sequence) -> tuple[int, int]:
     return -sequence.request.arrival_ns, -sequence.sequence_id
 
 
-def _frees_a_block(sequence: Sequence, pool: BlockPool) -> bool:
+def frees_a_block(sequence: Sequence, pool: BlockPool) -> bool:
+    """Whether a block would be free if it left."""
     # From the end: the last block is nearly always its own.
     return any(pool.num_holders(block_id) == 1 for block_id in reversed(sequence.block_ids))

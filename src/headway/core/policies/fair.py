@@ -1,0 +1,213 @@
+"""Fair shares of tenants: the Virtual Token Counter, and whom it preempts.
+
+Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024. A tenant is charged for what
+it is served; whoever of the waiting was charged least comes next. Integers, exact: with weights, a
+token costs a tenant the least common multiple of all weights over its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from headway.core.blocks import BlockPool
+from headway.core.policies.victim import frees_a_block
+from headway.core.sequence import Sequence, SequenceStatus
+from headway.core.step import Step
+
+if TYPE_CHECKING:  # it imports the policies
+    from headway.core.stride import Stride
+
+# Of a token, w_p and w_q in the paper: an output token takes a pass of its own.
+PROMPT_COST, OUTPUT_COST = 1, 2
+_FEW = 1024  # so many tenants are remembered in any case
+
+
+@dataclass(slots=True, eq=False)
+class _Tenant:
+    unit: int  # what its tokens cost, times PROMPT_COST or OUTPUT_COST
+    counter: int
+    serial: int = 0  # of its latest joining of the line: no two tenants in it have the same
+    queue: OrderedDict[int, Sequence] = field(default_factory=OrderedDict)
+
+    @property
+    def turn(self) -> tuple[int, int]:
+        """Less is earlier."""
+        return self.counter, self.serial
+
+
+class Fair:
+    """The tenant that was served least comes first, of each tenant's own the first to come.
+
+    Charged are prompt tokens, when a sequence is admitted, without those that the prefix cache
+    had, and output tokens, in the step that yields them; not what a preemption has computed again.
+    A tenant that had nobody waiting joins the line at the least counter in it, or where the last
+    tenant left it: idle time earns nothing. Nobody is held back to be fair.
+    """
+
+    def __init__(self, weights: Mapping[str, int]) -> None:
+        self._weights = weights
+        self._multiple = math.lcm(*weights.values())
+        self._tenants: dict[str, _Tenant] = {}
+        self._line: dict[str, _Tenant] = {}  # who has somebody waiting
+        self._num_waiting = 0
+        self._num_joined = 0
+        self._last: _Tenant | None = None  # to leave the line
+        self._least_new = 0  # where those begin who are not remembered
+        self._most_remembered = _FEW
+
+    def __len__(self) -> int:
+        return self._num_waiting
+
+    def counter_of(self, tenant: str) -> int:
+        """What it was charged, and lifted to; comparable between tenants of all weights."""
+        known = self._tenants.get(tenant)
+        return self._least_new if known is None else known.counter
+
+    # ---- The queue ----
+
+    def enqueue(self, sequence: Sequence, now_ns: int) -> None:
+        self._place(sequence)
+
+    def requeue(self, sequence: Sequence, now_ns: int) -> None:
+        self._place(sequence).move_to_end(sequence.sequence_id, last=False)
+
+    def _place(self, sequence: Sequence) -> OrderedDict[int, Sequence]:
+        name = sequence.request.tenant
+        tenant = self._tenant(name)
+        if name not in self._line:
+            tenant.counter = max(tenant.counter, self._floor())
+            tenant.serial = self._num_joined
+            self._num_joined += 1
+            self._line[name] = tenant
+        tenant.queue[sequence.sequence_id] = sequence
+        self._num_waiting += 1
+        return tenant.queue
+
+    def remove(self, sequence: Sequence) -> None:
+        name = sequence.request.tenant
+        tenant = self._line[name]
+        del tenant.queue[sequence.sequence_id]
+        self._num_waiting -= 1
+        if not tenant.queue:
+            self._last = self._line.pop(name)
+
+    def waiting(self, now_ns: int) -> Iterator[Sequence]:
+        """Who is let in while this is iterated counts at once, as the paper has it."""
+        if not self._line:
+            return
+        first = min(self._line.values(), key=lambda tenant: tenant.turn)
+        yield next(iter(first.queue.values()))  # mostly all that anybody asks for
+        line = [(*t.turn, t, iter(t.queue.values())) for t in self._line.values()]
+        heapify(line)
+        next(line[0][3])
+        sequence: Sequence | None = next(iter(first.queue.values()))
+        while line:
+            counter, serial, tenant, queue = line[0]
+            if sequence is not None and sequence.status is SequenceStatus.RUNNING:
+                counter += _prompt_cost(sequence) * tenant.unit
+                heapreplace(line, (counter, serial, tenant, queue))
+                _, _, tenant, queue = line[0]
+            sequence = next(queue, None)
+            if sequence is None:
+                heappop(line)
+            else:
+                yield sequence
+
+    def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
+        return list(running)
+
+    # ---- The counters ----
+
+    def launched(self, step: Step) -> None:
+        entered = {event.sequence_id for event in step.admitted}
+        for chunk in step.chunks:
+            sequence = chunk.sequence
+            cost = OUTPUT_COST if chunk.samples else 0
+            if entered and sequence.sequence_id in entered:
+                cost += _prompt_cost(sequence)
+            if cost:
+                tenant = self._tenant(sequence.request.tenant)
+                tenant.counter += cost * tenant.unit
+
+    def took(self, stride: Stride, num_steps: int) -> None:
+        for sequence in stride.sequences:
+            tenant = self._tenant(sequence.request.tenant)
+            tenant.counter += num_steps * OUTPUT_COST * tenant.unit
+
+    def num_steps_in_order(self, decoding: SequenceOf[Sequence]) -> int | None:
+        pace = dict.fromkeys(self._line, 0)
+        for sequence in decoding:
+            if sequence.request.tenant in pace:
+                pace[sequence.request.tenant] += OUTPUT_COST
+        line = sorted(self._line.items(), key=lambda named: named[1].turn)
+        most: int | None = None
+        for (name, tenant), (next_name, behind) in pairwise(line):
+            gained = pace[name] * tenant.unit - pace[next_name] * behind.unit
+            if gained > 0:  # on the one behind it, with each step
+                # At the same count the one that joined first stays first.
+                lead = behind.counter - tenant.counter - (behind.serial < tenant.serial)
+                num_steps = lead // gained + 1
+                most = num_steps if most is None else min(most, num_steps)
+        return most
+
+    # ---- The tenants ----
+
+    def _floor(self) -> int:
+        """Where a tenant joins the line at least."""
+        if self._line:
+            return min(tenant.counter for tenant in self._line.values())
+        return self._least_new if self._last is None else self._last.counter
+
+    def _tenant(self, name: str) -> _Tenant:
+        known = self._tenants.get(name)
+        if known is None:
+            if len(self._tenants) >= self._most_remembered:
+                self._forget()
+            unit = self._multiple // self._weights.get(name, 1)
+            known = self._tenants[name] = _Tenant(unit, self._least_new)
+        return known
+
+    def _forget(self) -> None:
+        """Those who would join the line at its floor anyway, as somebody unknown does."""
+        floor = self._least_new = self._floor()
+        kept = {
+            name: tenant
+            for name, tenant in self._tenants.items()
+            if tenant.queue or tenant.counter > floor or tenant is self._last
+        }
+        self._tenants = kept
+        self._most_remembered = 2 * len(kept) + _FEW
+
+
+def _prompt_cost(sequence: Sequence) -> int:
+    """Of what it has just been admitted with; nothing if it was before."""
+    if sequence.num_preemptions:
+        return 0
+    return PROMPT_COST * (sequence.num_prompt_tokens - sequence.num_cached_tokens)
+
+
+class MostServed:
+    """The newest of the tenant with the largest counter, of those that free a block by leaving.
+
+    So nobody is evicted for a tenant that was served more, and what a sequence pays with is the
+    advantage of its own tenant. Somebody always gets on: while no token is yielded no counter
+    moves, and the same ones are chosen until somebody has what it needs.
+    """
+
+    def __init__(self, fair: Fair) -> None:
+        self._fair = fair
+
+    def choose(self, running: Mapping[int, Sequence], pool: BlockPool) -> Sequence:
+        newest_first: Iterator[Sequence]
+        newest_first = reversed(running.values())  # type: ignore[call-overload]
+        return max(
+            (s for s in newest_first if frees_a_block(s, pool)),
+            key=lambda sequence: self._fair.counter_of(sequence.request.tenant),
+        )
