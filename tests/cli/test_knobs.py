@@ -19,7 +19,10 @@ TAKEN = """
 --scheduling-policy sjf|--ageing-tokens-per-s 5
 --scheduling-policy priority|--scheduler-reserve-full-isl|--no-scheduler-reserve-full-isl
 --watermark 0.1|--max-num-queued-reqs 10|--max-num-queued-tokens 8k|--queue-full-status 429
---stream-interval 4|--scheduler-cls a.B|--block-size 32|--kv-cache-memory-bytes 1g
+--scheduling-policy fair --tenant-weights a=2,b=1|--scheduling-policy fair|--max-tenant-seqs 4
+--tenant-header x-team|--max-tenant-queued-reqs 4|--max-tenant-queued-tokens 8k
+--preemption-victim most-served|--stream-interval 4
+--scheduler-cls a.B|--block-size 32|--kv-cache-memory-bytes 1g
 --num-gpu-blocks-override 64|--enable-prefix-caching|--no-enable-prefix-caching
 --prefix-caching-hash-algo sha256|--kv-cache-dtype auto|--kv-cache-dtype int8
 --preemption-mode recompute
@@ -58,15 +61,16 @@ NOTED = """
 """
 REFUSED = """
 --trust-remote-code|--tokenizer-mode slow|--load-format gguf2
---scheduling-policy fair|--scheduling-policy edf|--max-num-partial-prefills 2
+--scheduling-policy edf|--max-num-partial-prefills 2
 --max-long-partial-prefills 2|--prefix-caching-hash-algo xxhash|--kv-cache-dtype fp8
 --kv-offloading-size 4|--kv-offloading-backend native|--preemption-mode swap
 --preemption-victim last|--enable-lora|--lora-modules a=b|--logprobs-mode raw_logits
 --speculative-config {}|-sc {}|-tp 2|-pp 2|-dp 2|--tensor-parallel-size 2|-q awq
 --quantization fp8|--no-batch-invariant|--enable-auto-tool-choice|--tool-call-parser hermes
 --reasoning-parser qwen3|--tool-server demo|--api-server-count 2|--headless
---data-parallel-supervisor-port 9256|--target-itl-ms 50|--tenant-header x-tenant-id
---tenant-weights a=1|--runaway-alarm-length-share 0.5|--explain-buffer 10000|--kv-policy predict
+--data-parallel-supervisor-port 9256|--target-itl-ms 50
+--tenant-header x:y|--tenant-weights a=0|--runaway-alarm-length-share 0.5
+--explain-buffer 10000|--kv-policy predict
 """
 
 

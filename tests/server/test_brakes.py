@@ -155,7 +155,7 @@ def test_prompt_tokens_are_counted_when_they_are_computed() -> None:
     world.tell(Advanced(sequence_id, "a", (1,)))
     world.now_ns += SECOND // 10
     world.tell(Advanced(sequence_id, "a", (1,)))
-    assert world.brakes.rate.num_prompt_tokens() == 80
+    assert world.brakes.rate.throughput.num_prompt_tokens() == 80
     world.stats(201)
     with pytest.raises(QueueFullError, match="80 prompt tokens done in the last 4 s") as error:
         world.brakes.check(1)
@@ -193,4 +193,4 @@ def test_memory_is_flat() -> None:
         world.tell(Aborted(sequence_id, f"r{i}"))
     assert not world.brakes.rate._prompts
     assert not world.brakes.rate._to_compute
-    assert len(world.brakes.rate._seconds) <= 32
+    assert world.brakes.rate.throughput.num_seconds <= 32

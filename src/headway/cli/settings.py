@@ -21,6 +21,8 @@ _DEFAULTABLE = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 SAME_NAME = (
     "max_num_queued_reqs",
     "max_num_queued_tokens",
+    "max_tenant_queued_reqs",
+    "max_tenant_queued_tokens",
     "queue_full_status",
     "max_queue_time_s",
     "max_request_seconds",
@@ -66,6 +68,7 @@ def app_settings(
         default_sampling=sampling,
         seed=engine.seed,
         api_keys=server.api_key,
+        tenant_header=_tenant_header(server),
         is_metrics_open=server.open_metrics,
         is_debug=server.enable_dev_endpoints,
         disable_docs=server.disable_fastapi_docs,
@@ -73,6 +76,13 @@ def app_settings(
         is_access_logged=not server.disable_uvicorn_access_log,
         **{name: getattr(server, name) for name in SAME_NAME},
     )
+
+
+def _tenant_header(server: ServerConfig) -> str | None:
+    """Who has one of several keys is the key's tenant, unless a header is trusted by its name."""
+    if server.tenant_header is None:
+        return "x-tenant-id" if len(server.api_key) < 2 else None
+    return None if server.tenant_header == "none" else server.tenant_header
 
 
 def sampling_defaults(server: ServerConfig, own: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,10 @@ async def answer_with(error: ApiError, scope: Scope, receive: Receive, send: Sen
 
 
 class KeyCheck:
-    """Needs `Authorization: Bearer <key>` everywhere but for health and on `open_paths`."""
+    """Needs `Authorization: Bearer <key>` everywhere but for health and on `open_paths`.
+
+    Of several keys each is a tenant: `key 1`, `key 2` and so on, in the order of `keys`.
+    """
 
     def __init__(self, app: ASGIApp, keys: Iterable[str], open_paths: Iterable[str] = ()) -> None:
         self._app = app
@@ -52,7 +55,12 @@ class KeyCheck:
         self._open = HEALTH_PATHS | frozenset(open_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or route_path(scope) in self._open or self._is_known(scope):
+        if scope["type"] != "http" or route_path(scope) in self._open:
+            await self._app(scope, receive, send)
+            return
+        if (number := self._number(scope)) is not None:
+            if len(self._keys) > 1:
+                scope.setdefault("state", {})["key_tenant"] = f"key {number + 1}"
             await self._app(scope, receive, send)
             return
         error = ApiError(
@@ -60,12 +68,13 @@ class KeyCheck:
         )
         await answer_with(error, scope, receive, send)
 
-    def _is_known(self, scope: Scope) -> bool:
+    def _number(self, scope: Scope) -> int | None:
+        """Which of the keys was sent."""
         scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
         # Every key is compared, each in constant time: nothing is learned from how long it took.
         raw = given.strip().encode("latin-1")  # as it came: headers are bytes, read as latin-1
         matches = [hmac.compare_digest(raw, key) for key in self._keys]
-        return scheme.lower() == "bearer" and any(matches)
+        return matches.index(True) if scheme.lower() == "bearer" and any(matches) else None
 
 
 class BodyLimit:

@@ -53,6 +53,7 @@ def create_app(
     if settings.enable_log_requests:
         client.add_fold(RequestLog(tokenizer, settings.max_log_len))
     client.brakes.limit(settings.max_num_queued_reqs, settings.max_num_queued_tokens)
+    client.brakes.limit_tenants(settings.max_tenant_queued_reqs, settings.max_tenant_queued_tokens)
     tracing = _tracing(client, settings)
     timelines = Timelines(tracing.delivered) if tracing is not None else Timelines()
     client.add_fold(timelines)

@@ -55,6 +55,9 @@ class ServerConfig:
     # How much may come in.
     max_num_queued_reqs: int | None = None
     max_num_queued_tokens: int | None = None
+    max_tenant_queued_reqs: int | None = None
+    max_tenant_queued_tokens: int | None = None
+    tenant_header: str | None = None  # None: x-tenant-id unless there are several keys
     queue_full_status: int = 503
     max_queue_time_s: float | None = None
     max_request_seconds: float | None = None
@@ -127,6 +130,8 @@ def _check_numbers(config: ServerConfig) -> None:
     for name in (
         "max_num_queued_reqs",
         "max_num_queued_tokens",
+        "max_tenant_queued_reqs",
+        "max_tenant_queued_tokens",
         "max_body_bytes",
         "max_connections",
         "h11_max_incomplete_event_size",
@@ -191,6 +196,9 @@ class AppSettings:
     # Brakes; None is no limit. Seconds, bytes.
     max_num_queued_reqs: int | None = None
     max_num_queued_tokens: int | None = None
+    max_tenant_queued_reqs: int | None = None
+    max_tenant_queued_tokens: int | None = None
+    tenant_header: str | None = "x-tenant-id"  # None: no header names a tenant
     queue_full_status: int = 503
     max_queue_time_s: float | None = None
     max_request_seconds: float | None = None

@@ -98,10 +98,10 @@ class EngineClient:
         await self._supervisor.wait_ready()
         return self.facts
 
-    def check_room(self, num_sequences: int) -> None:
+    def check_room(self, num_sequences: int, tenant: str = "") -> None:
         """Raises what `submit` of so many sequences would, before any work."""
         try:
-            self.brakes.check(num_sequences)
+            self.brakes.check(num_sequences, tenant)
         except (QueueFullError, NeverFitsError) as error:
             self.refused(error.cause)
             raise
@@ -111,7 +111,7 @@ class EngineClient:
         return self.brakes.retry_after_s()
 
     def submit(self, requests: Sequence[Request]) -> Subscription:
-        """Hand the requests to the engine, all or none.
+        """Hand the requests, all of one tenant, to the engine, all or none.
 
         Raises EngineDeadError when there is no engine, IdInUseError for an id that is under way,
         QueueFullError or NeverFitsError when the brakes say so.
@@ -123,7 +123,7 @@ class EngineClient:
         if taken is not None:
             self.refused("id_in_use")
             raise IdInUseError(taken)
-        self.check_room(sum(request.sampling.n for request in requests))
+        self.check_room(sum(r.sampling.n for r in requests), requests[0].tenant)
         messages = [encode(SubmitMessage(request)) for request in requests]  # may raise: first
         now_ns = time.monotonic_ns()
         if not self._has_work():

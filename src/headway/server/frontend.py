@@ -137,10 +137,10 @@ class Frontend:
         decode = partial(self.tokenizer.decode, token_ids, skip_special_tokens=False)
         return await run_aside(decode, len(token_ids))
 
-    def check_room(self, num_sequences: int) -> None:
+    def check_room(self, num_sequences: int, tenant: str) -> None:
         """Refuse before any work is done what `open_call` would refuse after it."""
         try:
-            self.client.check_room(num_sequences)
+            self.client.check_room(num_sequences, tenant)
         except NeverFitsError as error:
             raise ApiError(Problem.NEVER_FITS, str(error)) from None
         except QueueFullError as error:

@@ -110,7 +110,12 @@ def limits_line(settings: AppSettings) -> str:
         "seconds of run": settings.max_request_seconds,
         "seconds to the deadline": settings.default_deadline_s,
     }
+    own = {
+        "sequences of a tenant in flight": settings.max_tenant_queued_reqs,
+        "prompt tokens of a tenant": settings.max_tenant_queued_tokens,
+    }
     on = [f"{limit:g} {what}" for what, limit in known.items() if limit is not None]
+    on += [f"{limit} {what}" for what, limit in own.items() if limit is not None]
     off = [what for what, limit in known.items() if limit is None]
     limits = ", ".join([*on, f"no limit of {', '.join(off)}"] if off else on)
     keys = len(settings.api_keys)

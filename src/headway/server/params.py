@@ -181,6 +181,7 @@ class Door:
             seed=sampling.seed if sampling.seed is not None else self._draw_seed(),
             arrival_ns=arrival.ns,
             priority=body.priority,
+            tenant=arrival.tenant,
             cache_salt=body.cache_salt or "",
             bad_word_ids=self._bad_word_ids(body.bad_words),
             forced_token_ids=forced,

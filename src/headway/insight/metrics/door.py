@@ -10,7 +10,14 @@ from headway.core.events import Event, RefusalCause, Rejected
 from headway.insight.metrics.families import Families
 
 # Those of the API process, before a request reaches the engine.
-SERVER_CAUSES = ("queue_reqs", "queue_tokens", "draining", "engine_dead")
+SERVER_CAUSES = (
+    "queue_reqs",
+    "queue_tokens",
+    "tenant_reqs",
+    "tenant_tokens",
+    "draining",
+    "engine_dead",
+)
 # Probes say nothing about what people asked for.
 UNCOUNTED = frozenset({"/health", "/ping", "/metrics", "/version", "/load"})
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

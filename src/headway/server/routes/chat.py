@@ -50,9 +50,9 @@ async def create_chat_completion(http: HttpRequest) -> Response:
     parsed = await frontend.read(http, ChatBody)
     body = parsed.body
     frontend.door.check_fields(body)
-    arrival = arrive(http.headers, frontend.settings, body.request_id)
+    arrival = arrive(http, frontend.settings, body.request_id)
     head = envelope(http, "chatcmpl", body.model, arrival)
-    frontend.check_room(frontend.door.check_num_choices(1, body))
+    frontend.check_room(frontend.door.check_num_choices(1, body), arrival.tenant)
     text = await frontend.renderer.render(body.messages, body)
     # The template writes the special tokens itself.
     prompt = await frontend.encode(text, add_special_tokens=bool(body.add_special_tokens))

@@ -47,7 +47,7 @@ async def create_completion(http: HttpRequest) -> Response:
     parsed = await frontend.read(http, CompletionBody)
     body = parsed.body
     frontend.door.check_fields(body)
-    arrival = arrive(http.headers, frontend.settings, body.request_id)
+    arrival = arrive(http, frontend.settings, body.request_id)
     head = envelope(http, "cmpl", body.model, arrival)
     requests = await _requests(frontend, head.id, body, arrival)
     headers = ignored_header(parsed.ignored)
@@ -69,7 +69,8 @@ async def _requests(
 ) -> list[Request]:
     add_special = True if body.add_special_tokens is None else body.add_special_tokens
     prompts = _prompts(body.prompt)
-    frontend.check_room(frontend.door.check_num_choices(len(prompts), body))
+    num_choices = frontend.door.check_num_choices(len(prompts), body)
+    frontend.check_room(num_choices, arrival.tenant)
     requests = []
     for index, prompt in enumerate(await _token_ids(frontend, prompts, add_special)):
         request_id = f"{answer_id}-{index}"
