@@ -55,7 +55,7 @@ def combinations() -> Iterator[dict[str, object]]:
             "batching_unit": unit,
             "prefill_placement": prefill,
             "enable_prefix_caching": caching,
-            "scheduling_policy": ("fcfs", "priority", "sjf")[(number + number // 2) % 3],
+            "scheduling_policy": ("fcfs", "priority", "sjf", "edf")[(number + number // 2) % 4],
         }
 
 

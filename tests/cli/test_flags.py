@@ -131,7 +131,7 @@ def test_fields_are_those_of_the_configurations() -> None:
         (["--max-num-seqs", "many"], "--max-num-seqs must be a whole number, got 'many'"),
         (["--port", "99999"], "--port must be from 0 to 65535, got 99999"),
         (["--watermark", "1"], "--watermark must be at least 0 and less than 1, got '1'"),
-        (["--scheduling-policy", "lifo"], "must be fcfs, priority or sjf, got 'lifo'"),
+        (["--scheduling-policy", "lifo"], "must be fcfs, priority, sjf, fair or edf, got 'lifo'"),
         (["--dtype", "int3"], "--dtype must be auto, float32 or bfloat16, got 'int3'"),
         (["--max-model-len", "long"], "--max-model-len must be a number such as"),
         (["--chat-template", "/none"], "--chat-template must be a file, and '/none' is none"),

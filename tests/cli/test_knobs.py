@@ -16,7 +16,7 @@ TAKEN = """
 --max-model-len 8k|--max-model-len -1|--seed 1|--max-num-seqs 4|--max-num-batched-tokens 512
 --enable-chunked-prefill|--no-enable-chunked-prefill|--long-prefill-token-threshold 64
 --max-num-partial-prefills 1|--max-long-partial-prefills 1|--scheduling-policy fcfs
---scheduling-policy sjf|--ageing-tokens-per-s 5
+--scheduling-policy sjf|--scheduling-policy edf|--ageing-tokens-per-s 5
 --scheduling-policy priority|--scheduler-reserve-full-isl|--no-scheduler-reserve-full-isl
 --watermark 0.1|--max-num-queued-reqs 10|--max-num-queued-tokens 8k|--queue-full-status 429
 --scheduling-policy fair --tenant-weights a=2,b=1|--scheduling-policy fair|--max-tenant-seqs 4
@@ -61,7 +61,7 @@ NOTED = """
 """
 REFUSED = """
 --trust-remote-code|--tokenizer-mode slow|--load-format gguf2
---scheduling-policy edf|--max-num-partial-prefills 2
+--max-num-partial-prefills 2
 --max-long-partial-prefills 2|--prefix-caching-hash-algo xxhash|--kv-cache-dtype fp8
 --kv-offloading-size 4|--kv-offloading-backend native|--preemption-mode swap
 --preemption-victim last|--enable-lora|--lora-modules a=b|--logprobs-mode raw_logits

@@ -187,7 +187,7 @@ class World:
 
     def complete(self) -> list[Event]:
         step = self.scheduler.in_flight[0]
-        return self._note(self.scheduler.complete(step, self.executor.run(step)))
+        return self._note(self.scheduler.complete(step, self.executor.run(step), self.now_ns))
 
     def fail(self) -> list[Event]:
         step = self.scheduler.in_flight[0]

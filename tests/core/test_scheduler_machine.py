@@ -31,7 +31,7 @@ def configs(draw) -> SchedulerConfig:
     max_model_len = draw(st.integers(2, 20))
     chunked = draw(st.booleans())
     least_budget = 1 if chunked else max_model_len
-    ordering = draw(st.sampled_from(["fcfs", "priority", "sjf", "fair"]))
+    ordering = draw(st.sampled_from(["fcfs", "priority", "sjf", "fair", "edf"]))
     return SchedulerConfig(
         max_num_seqs=draw(st.integers(1, 4)),
         max_num_batched_tokens=least_budget + draw(st.integers(0, 12)),

@@ -72,7 +72,7 @@ FAILING_STEPS = st.sets(st.integers(0, 30), max_size=2)
 CONFIGS = st.builds(
     SchedulerConfig,
     max_num_seqs=st.integers(1, 5),
-    ordering=st.sampled_from(["fcfs", "priority", "sjf", "fair"]),
+    ordering=st.sampled_from(["fcfs", "priority", "sjf", "fair", "edf"]),
     max_num_batched_tokens=st.sampled_from([3, 8, 64]),
     block_size=st.sampled_from([1, 2, 4]),
     max_model_len=st.just(44),

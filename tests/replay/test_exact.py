@@ -31,7 +31,7 @@ COMBINATIONS = list(
         ("step", "request"),
         ("mixed", "first"),
         (True, False),
-        ("fcfs", "priority", "sjf", "fair"),
+        ("fcfs", "priority", "sjf", "fair", "edf"),
     )
 )
 

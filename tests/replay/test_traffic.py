@@ -119,7 +119,7 @@ def conversations(seed: int) -> list[tuple]:
 
 
 @pytest.mark.parametrize("unit", ["step", "request"])
-@pytest.mark.parametrize("ordering", ["fcfs", "priority", "sjf"])
+@pytest.mark.parametrize("ordering", ["fcfs", "priority", "sjf", "edf"])
 @pytest.mark.parametrize("kv_policy", ["on-demand", "reserve"])
 def test_under_the_recorded_settings_and_times_the_decisions_are_the_recorded_ones(
     unit, ordering, kv_policy

@@ -29,7 +29,7 @@ def knobs(draw) -> SchedulerConfig:
         kv_policy=draw(st.sampled_from(["on-demand", "reserve"])),
         unit=draw(st.sampled_from(["step", "request"])),
         prefill=draw(st.sampled_from(["mixed", "first"])),
-        ordering=draw(st.sampled_from(["fcfs", "priority", "sjf", "fair"])),
+        ordering=draw(st.sampled_from(["fcfs", "priority", "sjf", "fair", "edf"])),
         max_tenant_seqs=draw(st.sampled_from([0, 0, 0, 1, 2])),
         victim=draw(st.sampled_from(["auto", "least-lost"])),
         reserve_full_isl=draw(st.booleans()),
@@ -54,6 +54,7 @@ def requests(draw):
                 tenant=draw(st.sampled_from(["", "a", "b"])),
                 leaves_after_ns=draw(st.sampled_from([None, None, None, 9_000, 40_000])),
                 max_queue_ns=draw(st.sampled_from([None, None, 20_000])),
+                deadline_ns=draw(st.sampled_from([None, None, 45_000, 70_000])),
             )
         )
     return found

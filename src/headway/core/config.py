@@ -9,7 +9,7 @@ from headway.core.tenants import weights_of
 KV_POLICIES = ("on-demand", "reserve")
 UNITS = ("step", "request")
 PREFILLS = ("mixed", "first")
-ORDERINGS = ("fcfs", "priority", "sjf", "fair")
+ORDERINGS = ("fcfs", "priority", "sjf", "fair", "edf")
 VICTIMS = ("auto", "newest", "least-lost", "lowest-priority", "most-served")
 
 

@@ -27,6 +27,7 @@ class AbortCause(enum.Enum):
     QUEUE_TIME = "queue_time"
     RUN_TIME = "run_time"
     DEADLINE = "deadline"
+    UNREACHABLE = "deadline_unreachable"  # it would pass before the end, however soon it begins
     ENGINE = "engine"  # the engine died, or ended with this undone
 
 

@@ -157,10 +157,11 @@ class Scheduler:
         return self._launch(step)
 
     def _expire(self, step: StepBuilder, now_ns: int) -> None:
-        for sequence, cause, detail in self._time.take_due(now_ns):
-            name = (sequence.sequence_id, sequence.request.request_id)
-            step.expired.append(Aborted(*name, FinishReason.ABORT, detail, cause))
-            step.retired += self._end(sequence)
+        for take in (self._time.take_due, self._ordering.give_up):
+            for sequence, cause, detail in take(now_ns):
+                name = (sequence.sequence_id, sequence.request.request_id)
+                step.expired.append(Aborted(*name, FinishReason.ABORT, detail, cause))
+                step.retired += self._end(sequence)
 
     def _continue_running(self, step: StepBuilder, now_ns: int, *, holds_decodes: bool) -> None:
         for sequence in self._ordering.running(self._residents.running.values(), now_ns):
@@ -202,7 +203,9 @@ class Scheduler:
         """Steps to come that decide nothing new; None if the next may do something else."""
         if self._in_flight or self._unit.holds_decodes:
             return None
-        if self.num_waiting and not self._outlook.is_settled(self._waiting.first_id(now_ns)):
+        if self.num_waiting and not (
+            self._ordering.is_settled and self._outlook.is_settled(self._waiting.first_id(now_ns))
+        ):
             return None
         sequences = tuple(self._ordering.running(self._residents.running.values(), now_ns))
         if len(sequences) > self.config.max_num_batched_tokens:
@@ -216,12 +219,19 @@ class Scheduler:
         return self._outlook.offer(stride) if num_steps else None
 
     def take(
-        self, stride: Stride, num_steps: int, token_ids: SequenceOf[SequenceOf[int]]
+        self,
+        stride: Stride,
+        num_steps: int,
+        token_ids: SequenceOf[SequenceOf[int]],
+        *,
+        start_ns: int = 0,
+        ends_ns: SequenceOf[int] = (),
     ) -> list[Event]:
         """Take the first steps of a stride with the tokens that they yielded for each sequence.
 
-        Returns whom the last of them ended; all others advanced. Raises ValueError, with nothing
-        changed, for other steps or tokens than it has, RuntimeError if it is out of date.
+        `ends_ns`: when each of them ended, the first having begun at `start_ns`. Returns whom the
+        last of them ended; all others advanced. Raises ValueError, with nothing changed, for other
+        steps or tokens than it has, RuntimeError if it is out of date.
         """
         if stride is not self._outlook.offered:
             raise RuntimeError(f"a stride from step {stride.first_index} is out of date")
@@ -231,6 +241,7 @@ class Scheduler:
         walk(stride, num_steps, token_ids, self.pool, prefix, self.config.block_size)
         self._outlook.offered = None
         self._ordering.took(stride, num_steps)
+        self._ordering.ran(start_ns, ends_ns)
         self._num_steps += num_steps
         if not self.num_waiting:
             self._waiting_reasons = {}
@@ -248,6 +259,8 @@ class Scheduler:
         self._check_oldest(step)
         tokens = sampled_tokens(step, result)
         self._in_flight.popleft()
+        if now_ns is not None:
+            self._ordering.completed(step, now_ns)
         advanced: list[Sequence] = []
         events: list[Event] = []
         for sequence, token_id in tokens:
@@ -343,7 +356,8 @@ class Scheduler:
 
     def next_due_ns(self) -> int | None:
         """When a time limit ends somebody next, if nothing else happens; None for never."""
-        return self._time.next_due_ns()
+        times = (self._time.next_due_ns(), self._ordering.next_due_ns())
+        return min((at_ns for at_ns in times if at_ns is not None), default=None)
 
     def live_request_ids(self) -> list[str]:
         """Requests with a sequence that has not ended, in order of arrival."""

@@ -70,7 +70,7 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
         "--scheduling-policy",
         ORDERINGS,
         "Order of service: by arrival, by the priority of a request (lower first), the least "
-        "predicted work first, or fair: by what each tenant was served.",
+        "predicted work first, fair: by what each tenant was served, or edf: by deadline.",
         "POLICY",
     ),
     _engine.value(

@@ -36,6 +36,7 @@ class Problem(Enum):
     QUEUE_FULL_429 = Kind(429, "rate_limit_error", "queue_full")
     QUEUE_TIME = Kind(503, "server_error", "queue_time_exceeded")
     DEADLINE = Kind(504, "server_error", "deadline_exceeded")
+    UNREACHABLE = Kind(504, "server_error", "deadline_unreachable")
     DRAINING = Kind(503, "server_error", "shutting_down")
     ID_IN_USE = Kind(409, "invalid_request_error", "request_id_in_use")
     TOO_LARGE = Kind(413, "invalid_request_error", "body_too_large")

@@ -22,6 +22,7 @@ _LIMIT_NAMES = {
     AbortCause.QUEUE_TIME: "max_queue_time_s",
     AbortCause.RUN_TIME: "max_request_seconds",
     AbortCause.DEADLINE: "deadline",
+    AbortCause.UNREACHABLE: "deadline",
 }
 
 
@@ -194,6 +195,8 @@ class Generation:
             )
         if ended.cause is AbortCause.DEADLINE and not self._has_tokens:
             raise ApiError(Problem.DEADLINE, ended.detail or "the deadline passed")
+        if ended.cause is AbortCause.UNREACHABLE and not self._has_tokens:
+            raise ApiError(Problem.UNREACHABLE, ended.detail or "the deadline cannot be met")
 
     def _advance(self, update: SequenceUpdate) -> ChoiceDelta | None:
         choice = self._choices[update.request_id, update.index]

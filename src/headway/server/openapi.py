@@ -59,6 +59,7 @@ GENERATION_PROBLEMS = (
     Problem.DRAINING,
     Problem.ENGINE_DEAD,
     Problem.DEADLINE,
+    Problem.UNREACHABLE,
 )
 # What any path can say: no key, a fault of the server's own, a server that goes down.
 _EVERYWHERE = (Problem.INVALID_KEY, Problem.INTERNAL, Problem.DRAINING)

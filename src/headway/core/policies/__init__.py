@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from headway.core.config import SchedulerConfig
 from headway.core.policies.admission import Admission, OnDemand, Reserve
 from headway.core.policies.batching import BatchingUnit, PerRequest, PerStep
+from headway.core.policies.deadline import EarliestDeadline
 from headway.core.policies.fair import Fair, MostServed
 from headway.core.policies.forecast import LengthForecast
 from headway.core.policies.ordering import ByPriority, Fcfs, Ordering
@@ -69,6 +70,8 @@ def _build_ordering(
     if config.ordering == "sjf":
         ageing = config.ageing_tokens_per_s
         return ShortestFirst(forecast, USUAL_AGEING if ageing is None else ageing), Newest()
+    if config.ordering == "edf":
+        return EarliestDeadline(forecast), Newest()
     return Fcfs(), Newest()
 
 

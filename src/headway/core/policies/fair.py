@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from headway.core.blocks import BlockPool
+from headway.core.policies.ordering import Ordering
 from headway.core.policies.victim import frees_a_block
 from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.step import Step
@@ -42,7 +43,7 @@ class _Tenant:
         return self.counter, self.serial
 
 
-class Fair:
+class Fair(Ordering):
     """The tenant that was served least comes first, of each tenant's own the first to come.
 
     Charged are prompt tokens, when a sequence is admitted, without those that the prefix cache

@@ -97,6 +97,13 @@ class LengthForecast:
                 return found.survival()
         return wide.survival()
 
+    def shortest(self, request: Request) -> int:
+        """The least that an output of the narrowest class that has seen enough had; or 1."""
+        for found in self._classes_of(request):
+            if found.num_seen >= _ENOUGH:
+                return found.shortest
+        return 1
+
     def num_tokens_left(self, sequence: Sequence) -> int:
         """The mean of what the sequence will still say; its limit is a bound."""
         most = sequence.max_num_tokens - sequence.num_prompt_tokens
@@ -132,6 +139,10 @@ class _Class:
     @property
     def num_seen(self) -> int:
         return len(self._latest)
+
+    @property
+    def shortest(self) -> int:
+        return min(lengths[0] for lengths in (self._lengths, self._cut) if lengths)
 
     def observe(self, num_tokens: int, *, is_cut: bool) -> None:
         if len(self._latest) == WINDOW:

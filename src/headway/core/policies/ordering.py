@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headway.core.sequence import Sequence
 from headway.core.step import Step
+from headway.core.time_limits import Expiry
 
 if TYPE_CHECKING:  # it imports the policies
     from headway.core.stride import Stride
@@ -70,8 +71,29 @@ class Ordering(Protocol):
         """
         return None
 
+    def completed(self, step: Step, now_ns: int) -> None:
+        """It ended then, and did not fail."""
+        return
 
-class Fcfs:
+    def ran(self, start_ns: int, ends_ns: SequenceOf[int]) -> None:
+        """When the first step of a stride began, and when each of those taken ended."""
+        return
+
+    @property
+    def is_settled(self) -> bool:
+        """While nobody comes or goes, `waiting` stays as it is."""
+        return True
+
+    def give_up(self, now_ns: int) -> list[Expiry]:
+        """The waiting for whom it is too late, and why."""
+        return []
+
+    def next_due_ns(self) -> int | None:
+        """When `give_up` may have somebody next; None for never."""
+        return None
+
+
+class Fcfs(Ordering):
     """First come, first served; the preempted go to the front."""
 
     def __init__(self) -> None:
@@ -96,17 +118,8 @@ class Fcfs:
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
         return list(running)
 
-    def launched(self, step: Step) -> None:
-        pass
 
-    def took(self, stride: Stride, num_steps: int) -> None:
-        pass
-
-    def num_steps_in_order(self, decoding: SequenceOf[Sequence]) -> None:
-        return None
-
-
-class ByPriority:
+class ByPriority(Ordering):
     """Lower priority values first, ties by arrival; the preempted are first among their equals."""
 
     def __init__(self) -> None:
@@ -137,12 +150,3 @@ class ByPriority:
 
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
         return sorted(running, key=urgency)
-
-    def launched(self, step: Step) -> None:
-        pass
-
-    def took(self, stride: Stride, num_steps: int) -> None:
-        pass
-
-    def num_steps_in_order(self, decoding: SequenceOf[Sequence]) -> None:
-        return None

@@ -33,6 +33,9 @@ class RankedQueue:
     def __iter__(self) -> Iterator[Sequence]:
         return (place.sequence for place in self._places)
 
+    def __contains__(self, sequence: Sequence) -> bool:
+        return sequence.sequence_id in self._rank_of
+
     def insert(self, sequence: Sequence, rank: int) -> None:
         insort(self._places, _Place(rank, sequence.sequence_id, sequence))
         self._rank_of[sequence.sequence_id] = rank

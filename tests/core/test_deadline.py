@@ -1,0 +1,143 @@
+"""`--scheduling-policy edf`: who is due first, who has most to lose, and who is given up."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from scheduler_world import World, make_request
+
+from headway.core.config import SchedulerConfig
+from headway.core.events import AbortCause
+from headway.core.policies import build_policies
+from headway.core.policies.deadline import LONGEST_PASSED_OVER_NS
+from headway.core.policies.pace import Pace
+from headway.core.request import TimeLimits
+from headway.core.step import Step
+
+MS = 1_000_000
+S = 1000 * MS
+
+
+def world_of(**knobs) -> World:
+    config = SchedulerConfig(
+        **{"block_size": 4, "ordering": "edf", "max_num_seqs": 1, "max_model_len": 64, **knobs}
+    )
+    return World(config, 40, policies=build_policies(config))
+
+
+def submit(world: World, name: str, due_ns: int | None, *, prompt: int = 2, max_tokens: int = 2):
+    limits = TimeLimits(deadline_ns=due_ns)
+    world.submit(
+        make_request(
+            name, [1] * prompt, max_tokens=max_tokens, arrival_ns=world.now_ns, limits=limits
+        )
+    )
+
+
+def timed_turn(world: World, span_ns: int) -> Step:
+    step = world.schedule()
+    world.now_ns += span_ns
+    world.complete()
+    return step
+
+
+def admitted(world: World) -> list[str]:
+    return [event.request_id for step in world.steps for event in step.admitted]
+
+
+def test_by_deadline_and_those_without_one_last_by_arrival():
+    world = world_of()
+    for name, due_ns in (("x", None), ("c", 30 * S), ("a", 10 * S), ("y", None), ("b", 20 * S)):
+        submit(world, name, due_ns)
+    world.drain()
+    assert admitted(world) == ["a", "b", "c", "x", "y"]
+
+
+def test_one_without_a_deadline_is_not_passed_over_for_ever():
+    world = world_of()
+    submit(world, "patient", None)
+    world.now_ns = LONGEST_PASSED_OVER_NS
+    submit(world, "due", world.now_ns + S)
+    world.drain()
+    assert admitted(world) == ["patient", "due"]
+
+
+def test_who_cannot_make_it_is_given_up_at_once_with_the_numbers():
+    world = world_of()
+    submit(world, "running", None, max_tokens=30)
+    for _ in range(9):
+        timed_turn(world, 100 * MS)
+    submit(world, "late", world.now_ns + 50 * MS)
+    submit(world, "early", world.now_ns + 10 * S)
+    [end] = timed_turn(world, 100 * MS).expired
+    assert (end.request_id, end.cause) == ("late", AbortCause.UNREACHABLE)
+    assert end.detail == ("its deadline cannot be met: it needs at least 100 ms and has 50 ms")
+    world.drain()
+    assert "early" in admitted(world)
+
+
+def test_who_waits_is_given_up_when_it_becomes_too_late_and_not_before():
+    world = world_of()
+    submit(world, "running", None, max_tokens=60)
+    for _ in range(9):
+        timed_turn(world, 100 * MS)
+    due_ns = world.now_ns + S
+    submit(world, "waiting", due_ns)
+    last_ns = world.scheduler.next_due_ns()
+    assert last_ns is not None
+    assert due_ns - 101 * MS <= last_ns <= due_ns - 99 * MS
+    world.now_ns = last_ns - 1
+    step = world.schedule()
+    assert not step.expired
+    # Its time is not told, so that nothing is learned from it.
+    world._note(world.scheduler.complete(step, world.executor.run(step)))
+    world.now_ns = last_ns
+    assert [end.request_id for end in world.turn().expired] == ["waiting"]
+
+
+def test_nobody_is_given_up_while_nothing_is_known():
+    world = world_of()
+    submit(world, "a", 1)
+    assert not world.schedule().expired
+
+
+def test_under_overload_the_cheap_go_before_the_costly():
+    """Ten seconds of work each for the big ones, and all due in eleven: they cannot all be met."""
+    world = world_of(max_num_batched_tokens=64)
+    submit(world, "running", None, prompt=10, max_tokens=40)
+    for _ in range(5):
+        timed_turn(world, S)
+    due_ns = world.now_ns + 60 * S
+    for number in range(4):
+        submit(world, f"big {number}", due_ns - number, prompt=20, max_tokens=40)
+        submit(world, f"small {number}", due_ns, prompt=2, max_tokens=4)
+    while world.scheduler.has_unfinished():
+        timed_turn(world, S)
+    assert [name[:5] for name in admitted(world)[1:5]] == ["small"] * 4
+
+
+@given(st.integers(1, 10**9), st.integers(0, 10**6))
+def test_pace_finds_the_line_that_steps_lie_on(start_ns, token_ns):
+    pace = Pace()
+    for number in range(40):
+        num_tokens = (number * 37) % 100
+        pace.learn(num_tokens, start_ns + token_ns * num_tokens)
+    expected = start_ns + 500 * token_ns
+    assert abs(pace.prefill_ns(500) - expected) <= expected // 100 + 500
+
+
+def test_pace_of_steps_that_are_all_alike_is_what_they_took():
+    pace = Pace()
+    for _ in range(10):
+        pace.learn(100, 5 * MS)
+    assert 4 * MS < pace.prefill_ns(100) < 5.1 * MS
+
+
+def test_a_step_that_the_host_held_up_is_forgotten():
+    pace = Pace()
+    for _ in range(50):
+        pace.learn(0, 10 * MS)
+    pace.learn(0, 5 * S)
+    for _ in range(300):
+        pace.learn(0, 10 * MS)
+    assert pace.step_ns < 11 * MS
