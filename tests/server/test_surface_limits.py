@@ -42,6 +42,7 @@ def test_limits_of_the_server(tmp_path: Path) -> None:
     [
         ("queue_time", 503, "queue_time_exceeded", {"max_queue_time_s": 5}),
         ("deadline", 504, "deadline_exceeded", {"default_deadline_s": 5}),
+        ("deadline_unreachable", 504, "deadline_unreachable", {"default_deadline_s": 5}),
     ],
 )
 def test_out_of_time_before_a_token(
