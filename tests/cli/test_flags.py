@@ -19,6 +19,8 @@ SAMPLES = {
     "max_model_len": ("8k", 8000),
     "max_num_batched_tokens": ("2K", 2048),
     "watermark": ("0.05", 0.05),
+    "tenant_weights": ("a=2,b=1", "a=2,b=1"),
+    "tenant_header": ("x-team", "x-team"),
     "block_size": ("32", 32),
     "kv_cache_memory_bytes": ("512MiB", 512 << 20),
     "served_model_name": ("mine", ("mine",)),
@@ -34,6 +36,7 @@ SAMPLES = {
 IMPLIED = {"trace_steps"}
 # Flags that only work together with another.
 COMPANIONS = {
+    "tenant_weights": ["--scheduling-policy", "fair"],
     "ssl_keyfile": ["--ssl-certfile", __file__],
     "ssl_certfile": ["--ssl-keyfile", __file__],
     "ssl_ca_certs": ["--ssl-keyfile", __file__, "--ssl-certfile", __file__],

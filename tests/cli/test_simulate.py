@@ -155,6 +155,7 @@ def test_plots_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 SAMPLES = {
+    "tenant_weights": "a=2",
     "max_model_len": "8k",
     "max_num_batched_tokens": "2K",
     "watermark": "0.05",
@@ -174,6 +175,8 @@ def test_every_engine_flag_is_obeyed_or_refused(flag) -> None:
     words += ["--prompt-tokens", "100", "--output-tokens", "20"]
     if flag.field == "enable_chunked_prefill":
         words += ["--max-num-batched-tokens", "9000"]
+    if flag.field in ("tenant_weights", "preemption_victim"):
+        words += ["--scheduling-policy", "fair"]
     if flag.field == "ageing_tokens_per_s":
         words += ["--scheduling-policy", "sjf"]
     plain = setup_of(words)
