@@ -118,6 +118,8 @@ def test_the_pool_by_bytes_needs_to_know_how_many_a_token_takes(
         (["--kv-policy", "x"], "--kv-policy must be on-demand or reserve"),
         (["--step-time", "none.json"], "none.json cannot be read"),
         (["--num-gpu-blocks-override", "0"], "a KV cache of less than one block"),
+        (["--num-gpu-blocks-override", "1"], "with the changes, all "),
+        (["--json", "/nonexistent/x"], "--json /nonexistent/x cannot be written"),
     ],
 )
 def test_what_cannot_be_replayed_is_one_sentence(

@@ -254,6 +254,8 @@ def test_every_engine_flag_is_obeyed_or_refused(flag) -> None:
         (["--hardwar"], "there is no flag --hardwar"),
         (["--seeds", "0"], "--seeds must be a whole number in [1, 1000]"),
         (["--json", "/nonexistent/x"], "--json /nonexistent/x cannot be written"),
+        (["--json", "/"], "--json / cannot be written: Is a directory"),
+        (["--plot", "/nonexistent/x.png"], "--plot /nonexistent/x.png cannot be written: No such"),
         (["--plot", "x.txt"], "--plot takes a file that ends in .png or .svg"),
         (["--plot", "latency:x.png"], "--plot latency is of a sweep"),
         (["--sweep", "max-num-seqs"], "--sweep takes FLAG=A,B,..."),
@@ -303,3 +305,12 @@ def test_help_lists_what_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("--sweep", "--step-time", "--rate", "--kv-policy", "--no-inert"):
         assert f"  {name}" in out
     assert "--port" not in out
+
+
+def test_what_cannot_be_written_is_told_before_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("headway.simulator.config.Setup.run", lambda *_: pytest.fail("it ran"))
+    for words in (["--json", "/nonexistent/x"], ["--plot", "/nonexistent/x.png"]):
+        assert main(["simulate", *SMALL, *words]) == 2
+        assert "cannot be written" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from tests.simulator.worlds import Listed, PerToken, asks
 from headway.core.config import SchedulerConfig
 from headway.simulator.config import Setup, engine_name
 from headway.simulator.inert import KnobReport, inert_knobs
-from headway.simulator.same import digest, first_difference
+from headway.simulator.same import digest, first_different_step
 
 _KNOB = {engine_name(f.name): f.name for f in dataclasses.fields(SchedulerConfig)}
 
@@ -69,7 +69,7 @@ def test_a_request_that_fares_otherwise_is_a_difference_though_all_steps_are_equ
     asked = [asks(0, 8, 4, priority=1), asks(1, 8, 4, priority=0)]
     one = setup(asked, max_num_seqs=1)
     other = changed(one, "scheduling_policy", "priority")
-    assert first_difference(one.run(), other.run()) == len(one.run().steps["end_ns"])
+    assert first_different_step(one.run(), other.run()) == len(one.run().steps["end_ns"])
     assert digest(one.run()) != digest(other.run())
     assert not reports(one)["scheduling_policy"].is_inert
 
@@ -116,7 +116,7 @@ def test_each_verdict_is_that_of_two_whole_runs(one):
     for knob, report in reports(one).items():
         for trial in report.trials:
             other = changed(one, knob, trial.value).run()
-            differs_at = first_difference(result, other)
+            differs_at = first_different_step(result, other)
             assert (digest(other) == digest(result)) == (differs_at is None)
             if differs_at is None:
                 assert trial.differs_at is None, knob

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,6 +195,22 @@ def settings_of(setup: Setup) -> dict[str, Any]:
     fields = [f.name for f in dataclasses.fields(setup.config) if f.name != "prefix_salt"]
     config = {engine_name(name): getattr(setup.config, name) for name in fields}
     return {**config, "num_blocks": setup.num_blocks, **setup.facts}
+
+
+def refuse_unwritable(flag: str, target: str | None) -> None:
+    """Before a run, not after it. Raises FlagError for a file that could not be written."""
+    if target is None or target == "-":
+        return
+    path = Path(target)
+    if path.is_dir():
+        why = os.strerror(errno.EISDIR)
+    elif not path.parent.is_dir():
+        why = os.strerror(errno.ENOENT)
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        why = os.strerror(errno.EACCES)
+    else:
+        return
+    raise FlagError(f"{flag} {target} cannot be written: {why}")
 
 
 def write_json(values: Any, target: str) -> None:

@@ -49,6 +49,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _replay(argv: Sequence[str]) -> int:
+    from headway.cli.readouts import refuse_unwritable
     from headway.cli.simulation import engine_settings
     from headway.replay.files import load_recordings
 
@@ -58,6 +59,7 @@ def _replay(argv: Sequence[str]) -> int:
     path = own.pop("--model-shape", None)  # what stands alone on a line is a model elsewhere
     if path is None:
         raise FlagError("which recording? Give the file that headway serve --record wrote")
+    refuse_unwritable("--json", own.get("--json"))
     recordings = _chosen(load_recordings(path), own.get("--recording"), path)
     is_exact = not settings and not {"--what-if", "--step-time"} & set(own)
     if is_exact:
@@ -118,6 +120,8 @@ def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str
         setups["with the changes"] = _setup(recording, settings, model, traffic)
     results: dict[str, Result] = {"as recorded": measured}
     results |= {name: setup.run() for name, setup in setups.items()}
+    for name in setups:
+        _check_served(name, results[name])
     if own.get("--json") != "-":
         print(f"{about}\n")
         print_side_by_side({name: [result.summary()] for name, result in results.items()})
@@ -136,6 +140,13 @@ def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str
         }
         write_json({**told, "notes": notes}, own["--json"])
     return 0
+
+
+def _check_served(name: str, result: Result) -> None:
+    """Raises ValueError for a run that refused everybody: it has no figures."""
+    if result.refused and not len(result.sequences["ended_ns"]):
+        count, reason = len(result.refused), next(iter(result.refused.values()))
+        raise ValueError(f"{name}, all {count} requests are refused; of the first: {reason}")
 
 
 def _notes(traffic: RecordedTraffic) -> list[str]:

@@ -65,6 +65,8 @@ def main(argv: Sequence[str], *, command: str = "simulate") -> int:
 
 
 def _output(values: Mapping[str, Sequence[str]]) -> _Output:
+    from headway.cli.readouts import refuse_unwritable
+
     axes: dict[str, Sequence[str]] = {}
     for given in values.get("--sweep", ()):
         name, choices = _axis(given)
@@ -72,6 +74,9 @@ def _output(values: Mapping[str, Sequence[str]]) -> _Output:
             raise FlagError(f"--sweep {name} is there twice: list all its values in one")
         axes[name] = choices
     plots = [_plot(given, is_sweep=bool(axes)) for given in values.get("--plot", ())]
+    refuse_unwritable("--json", values.get("--json", (None,))[-1])
+    for _, path in plots:
+        refuse_unwritable("--plot", path)
     return _Output(
         axes,
         _num_seeds(values.get("--seeds", ("1",))[-1]),

@@ -17,7 +17,7 @@ from headway.core.policies.shortest import USUAL_AGEING
 from headway.simulator.binding import Binding
 from headway.simulator.config import Setup, engine_name
 from headway.simulator.result import Result
-from headway.simulator.same import Expected, NotTheSame, first_difference
+from headway.simulator.same import Expected, NotTheSame, first_different_step
 from headway.simulator.step_time.base import StepShape
 
 POOL = "num_blocks"
@@ -204,4 +204,4 @@ def _try(value: Any, setup: Setup, result: Result, deadline: float) -> Trial:
         return Trial(value, differs_at=stopped.step)
     except _OutOfTime:
         return Trial(value, cut_after=watched.expected.num_steps)
-    return Trial(value, differs_at=first_difference(other, result))
+    return Trial(value, differs_at=first_different_step(other, result))

@@ -42,7 +42,7 @@ def _shapes(result: Result) -> Iterator[tuple[int, ...]]:
         yield from zip(*rows, strict=True)
 
 
-def first_difference(one: Result, other: Result) -> int | None:
+def first_different_step(one: Result, other: Result) -> int | None:
     """The first step that is another, or in which somebody fared otherwise; None: the same."""
     num_steps = min(len(one.steps["end_ns"]), len(other.steps["end_ns"]))
     differs = np.zeros(num_steps, bool)
