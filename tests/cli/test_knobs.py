@@ -27,7 +27,7 @@ TAKEN = """
 --prefix-caching-hash-algo sha256|--kv-cache-dtype auto|--kv-cache-dtype int8
 --preemption-mode recompute
 --preemption-victim newest|--preemption-victim least-lost|--preemption-victim lowest-priority
---max-logprobs 5
+--max-logprobs 5|--skip-blocked-ms 500
 --logprobs-mode raw_logprobs|-tp 1|-pp 1|-dp 1|--tensor-parallel-size 1
 --pipeline-parallel-size=1|--data-parallel-size=1|--tokenizer-mode auto
 --disable-log-stats|--enable-log-requests|--no-enable-log-requests|--max-log-len 100

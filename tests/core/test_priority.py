@@ -47,7 +47,7 @@ def test_equal_priority_and_arrival_go_by_the_order_of_submission():
     [({}, "low"), ({"victim": "newest"}, "new"), ({"ordering": "fcfs"}, "new")],
 )
 def test_the_least_urgent_pays_with_its_blocks_unless_told_otherwise(knobs, victim):
-    world = World(config_of(**knobs), 7)
+    world = World(config_of(**knobs), 6)
     for name, priority in (("top", 0), ("low", 5), ("new", 1)):
         world.submit(make_request(name, [ord(name[0])] * 5, priority=priority, max_tokens=9))
         world.schedule()

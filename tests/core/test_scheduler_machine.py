@@ -48,6 +48,7 @@ def configs(draw) -> SchedulerConfig:
         max_tenant_seqs=draw(st.sampled_from([0, 0, 1, 2])),
         victim=draw(st.sampled_from(["auto", "newest", "least-lost", "lowest-priority"])),
         reserve_full_isl=draw(st.booleans()),
+        skip_blocked_ms=draw(st.sampled_from([0, 1])),
         watermark=draw(st.sampled_from([0.0, 0.2, 0.9])),
     )
 
@@ -77,7 +78,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.world.submit(request)
         self.num_requests += 1
 
-    @rule(span_ns=st.integers(1, 4))
+    @rule(span_ns=st.sampled_from([1, 2, 4, 600_000]))
     def time_passes(self, span_ns):
         self.world.now_ns += span_ns
 

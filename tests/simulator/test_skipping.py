@@ -33,6 +33,7 @@ def knobs(draw) -> SchedulerConfig:
         max_tenant_seqs=draw(st.sampled_from([0, 0, 0, 1, 2])),
         victim=draw(st.sampled_from(["auto", "least-lost"])),
         reserve_full_isl=draw(st.booleans()),
+        skip_blocked_ms=draw(st.sampled_from([0, 1])),
         watermark=draw(st.sampled_from([0.0, 0.1])),
     )
 

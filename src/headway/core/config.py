@@ -25,6 +25,7 @@ class SchedulerConfig:
     `max_tenant_seqs` is the most running sequences of one tenant, 0 for no limit.
     `ageing_tokens_per_s`: under "sjf" a second of waiting makes up for so many tokens of work; None
     is 50, 0 is no ageing.
+    `skip_blocked_ms`: how long others may pass one that does not fit, from the first that did.
     `prefix_salt` separates the prefix caches of servers. Raises ValueError with a sentence.
     """
 
@@ -45,6 +46,7 @@ class SchedulerConfig:
     max_tenant_seqs: int = 0
     reserve_full_isl: bool = True
     watermark: float = 0.0
+    skip_blocked_ms: int = 0
     prefix_salt: str | bytes = ""
 
     def __post_init__(self) -> None:
@@ -67,6 +69,7 @@ def _check_counts(config: SchedulerConfig) -> None:
         ("max_model_len", 2),
         ("long_prefill_token_threshold", 0),
         ("max_tenant_seqs", 0),
+        ("skip_blocked_ms", 0),
     ):
         value = getattr(config, name)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:

@@ -33,29 +33,45 @@ class Entrance:
         self._admission = policies.admission
         self._prefill = policies.prefill
         self._unit = policies.unit
+        self._passing = policies.passing
+        self._precedence = policies.precedence
         self._constraints = tuple(constraints)
         self._pool = pool
         self._prefix = prefix
         self._residents = residents
         self._watermark_blocks = int(config.watermark * pool.num_blocks)
 
-    def admit(self, waiting: Iterable[Sequence], step: StepBuilder) -> list[Sequence]:
+    def admit(self, waiting: Iterable[Sequence], step: StepBuilder, now_ns: int) -> list[Sequence]:
         """Place in `step` whom it has room for and name what blocks the rest; who got a slot."""
         entered: list[Sequence] = []
+        passed: list[Sequence] = []
         for sequence in waiting:
             blocker = self._closed(step)
-            if blocker is None and (barred := self._barred(sequence)):
+            if blocker is None and (barred := self.barred(sequence)):
                 step.bar(sequence, barred)
                 continue
+            if passed and self._is_outranked(sequence, passed[0]):
+                break
             if blocker is None:
                 blocker = self._try_admit(sequence, step)
-            if blocker is not None:
+            if blocker is None:
+                entered.append(sequence)
+                _note_passed(passed, now_ns)
+                continue
+            if not passed:
                 step.block(sequence, blocker)
+            elif blocker is Blocker.BUDGET:
+                step.is_settled = False  # the step after may have enough of it
+            if not self._passing.allows(sequence, blocker, now_ns, len(passed)):
                 break
-            entered.append(sequence)
+            passed.append(sequence)
         if self._residents.running:
             self._unit.stop_admitting(step.blocked[0] if step.blocked else None)
         return entered
+
+    def _is_outranked(self, sequence: Sequence, passed: Sequence) -> bool:
+        """It would be put out again for the one that it passes."""
+        return self._precedence.rank(sequence) > self._precedence.rank(passed)
 
     def _closed(self, step: StepBuilder) -> Blocker | None:
         """Why nobody can be admitted any more in this step, whoever it is."""
@@ -69,11 +85,40 @@ class Entrance:
             return Blocker.BUDGET
         return None
 
-    def _barred(self, sequence: Sequence) -> Blocker | None:
+    def barred(self, sequence: Sequence) -> Blocker | None:
+        """Which constraint it waits for; None for none."""
         for constraint in self._constraints:
             if blocker := constraint.bars(sequence):
                 return blocker
         return None
+
+    # ---- What one would need ----
+
+    def fits(self, sequence: Sequence) -> bool:
+        """Whether there is a slot for it and enough blocks, whatever the budget has left."""
+        if self._residents.num_slots_taken >= self._config.max_num_seqs:
+            return False
+        cached_ids = self._prefix.find(sequence)
+        num_cached = len(cached_ids) * self._config.block_size
+        num_tokens = num_cached + self.num_first_tokens(sequence)
+        return self._has_room(sequence, cached_ids, num_tokens)
+
+    def num_first_tokens(self, sequence: Sequence) -> int:
+        """Tokens of its first chunk, if it had the whole budget."""
+        num_cached = len(self._prefix.find(sequence)) * self._config.block_size
+        budget = self._config.max_num_batched_tokens
+        return self._prefill.chunk(sequence.num_tokens - num_cached, budget)
+
+    def num_blocks_missing(self, sequence: Sequence) -> int:
+        """Blocks that must be free for it, beside others: cached ones that it would take too."""
+        cached_ids = self._prefix.find(sequence)
+        num_cached = len(cached_ids) * self._config.block_size
+        num_tokens = num_cached + self.num_first_tokens(sequence)
+        need = self._config.num_blocks_for(self._admission.num_tokens_free(sequence, num_tokens))
+        num_own = need - len(cached_ids) + self._pool.num_unheld(cached_ids)
+        return num_own + self._watermark_blocks
+
+    # ---- Getting in ----
 
     def _try_admit(self, sequence: Sequence, step: StepBuilder) -> Blocker | None:
         """Give the sequence a slot and its first chunk, or say what is missing."""
@@ -115,3 +160,9 @@ class Entrance:
         sequence.num_computed_tokens = num_cached
         sequence.num_registered_blocks = num_cached // self._config.block_size
         self._residents.enter(sequence)
+
+
+def _note_passed(passed: Iterable[Sequence], now_ns: int) -> None:
+    for sequence in passed:
+        if sequence.passed_since_ns is None:
+            sequence.passed_since_ns = now_ns

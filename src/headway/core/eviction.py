@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
 from headway.core.events import Preempted
 from headway.core.live import LiveSequences
-from headway.core.policies.victim import VictimRule
+from headway.core.policies import Policies
 from headway.core.residents import Residents
 from headway.core.sequence import Sequence
 from headway.core.step_builder import StepBuilder
@@ -19,7 +21,7 @@ class Eviction:
     def __init__(
         self,
         config: SchedulerConfig,
-        victims: VictimRule,
+        policies: Policies,
         *,
         pool: BlockPool,
         residents: Residents,
@@ -27,7 +29,8 @@ class Eviction:
         live: LiveSequences,
     ) -> None:
         self._config = config
-        self._victims = victims
+        self._victims = policies.victim
+        self._precedence = policies.precedence
         self._pool = pool
         self._residents = residents
         self._waiting = waiting
@@ -42,12 +45,20 @@ class Eviction:
             return True
         num_missing = self._config.num_blocks_for(num_tokens) - len(sequence.block_ids)
         while num_missing > self._pool.num_free:
-            victim = self._victims.choose(self._residents.running, self._pool)
+            victim = self._victims.choose(self._not_above(sequence), self._pool)
             self.preempt(victim, sequence, step, now_ns)
             if victim is sequence:
                 return False
         sequence.block_ids += self._pool.allocate(num_missing)
         return True
+
+    def _not_above(self, sequence: Sequence) -> Mapping[int, Sequence]:
+        """Who may pay for its growth: itself, its equals, and those that it outranks."""
+        running = self._residents.running
+        if not self._precedence.has_ranks:
+            return running
+        rank = self._precedence.rank(sequence)
+        return {i: s for i, s in running.items() if self._precedence.rank(s) >= rank}
 
     def preempt(
         self, victim: Sequence, beneficiary: Sequence, step: StepBuilder, now_ns: int

@@ -29,6 +29,7 @@ from headway.core.policies import Policies, build_policies
 from headway.core.prefix import HashedPrefixCache, NoPrefixCache, PrefixCache
 from headway.core.request import FinishReason, Request
 from headway.core.residents import Residents
+from headway.core.right_of_way import RightOfWay
 from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.stats import SchedulerStats
 from headway.core.step import Blocker, Step, StepResult, sampled_tokens
@@ -75,11 +76,19 @@ class Scheduler:
         self._waiting = WaitingQueue(policies.ordering, self._prefix, config.block_size)
         self._eviction = Eviction(
             config,
-            policies.victim,
+            policies,
             pool=self.pool,
             residents=self._residents,
             waiting=self._waiting,
             live=self._live,
+        )
+        self._right_of_way = RightOfWay(
+            config,
+            policies,
+            pool=self.pool,
+            residents=self._residents,
+            entrance=self._entrance,
+            eviction=self._eviction,
         )
         self._time = TimeKeeper()
         self._in_flight: deque[Step] = deque()
@@ -149,8 +158,10 @@ class Scheduler:
             )
         step = StepBuilder(index=self._num_steps, max_num_tokens=self.config.max_num_batched_tokens)
         self._expire(step, now_ns)
+        self._right_of_way.prepare(self._waiting.in_order(now_ns), step, now_ns)
         holds_decodes = self._prefill.holds_decodes or self._unit.holds_decodes
         self._continue_running(step, now_ns, holds_decodes=holds_decodes)
+        step.release()
         self._admit_waiting(step, now_ns)
         if holds_decodes and step.is_empty:
             self._continue_running(step, now_ns, holds_decodes=False)
@@ -180,7 +191,7 @@ class Scheduler:
         self._prefix.register(step.sequences())
 
     def _admit_waiting(self, step: StepBuilder, now_ns: int) -> None:
-        for sequence in self._entrance.admit(self._waiting.in_order(now_ns), step):
+        for sequence in self._entrance.admit(self._waiting.in_order(now_ns), step, now_ns):
             self._waiting.remove(sequence)
             if not sequence.num_preemptions:
                 self._time.admitted(sequence, now_ns)
@@ -190,7 +201,7 @@ class Scheduler:
         self._num_steps += 1
         self._in_flight.append(step)
         self._waiting_reasons = dict(builder.barred)
-        self._outlook.decided(step)
+        self._outlook.decided(step, is_settled=builder.is_settled)
         self._ordering.launched(step)
         num_behind = self.num_waiting - sum(builder.barred.values())
         if step.blocker is not None and num_behind:

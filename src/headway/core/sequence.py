@@ -46,6 +46,7 @@ class Sequence:
     num_preemptions: int = 0
     num_lost_tokens: int = 0  # computed tokens thrown away by the latest preemption
     num_reached_tokens: int = 0  # the most that were computed when it was preempted
+    passed_since_ns: int | None = None  # when others first got a slot before it that came later
     num_queued_tokens: int = 0  # what it counts in the backlog while it waits
     repetition: RepetitionWatch | None = field(default=None, repr=False)
 

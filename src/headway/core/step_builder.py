@@ -20,7 +20,9 @@ class StepBuilder:
         self.resumed: list[Resumed] = []
         self.preempted: list[Preempted] = []
         self.retired: list[Retired] = []
+        self.is_settled = True  # False: what keeps the waiting waiting may change by itself
         self.barred: dict[Blocker, int] = {}  # how many a constraint kept waiting, by its reason
+        self._num_held = 0
         self._chunks: dict[int, Chunk] = {}
         self._blocked: tuple[Blocker, int] | None = None
         self._first_barred: tuple[Blocker, int] | None = None
@@ -42,6 +44,16 @@ class StepBuilder:
         self.tokens_left -= num_tokens
         sequence.num_computed_tokens += num_tokens
         sequence.num_pending_tokens += samples
+
+    def hold(self, num_tokens: int) -> None:
+        """Keep so much of the budget from those who are placed until `release`."""
+        self.tokens_left -= num_tokens
+        self._num_held = num_tokens
+
+    def release(self) -> None:
+        """What was held may be spent."""
+        self.tokens_left += self._num_held
+        self._num_held = 0
 
     def drop(self, sequence: Sequence) -> None:
         """Undo `add`, if there was one."""

@@ -49,9 +49,9 @@ class Outlook:
         self.blocked: tuple[Blocker | None, int | None] = (None, None)  # by the latest step
         self.offered: Stride | None = None  # and not out of date
 
-    def decided(self, step: Step) -> None:
+    def decided(self, step: Step, *, is_settled: bool) -> None:
         self.blocked = (step.blocker, step.blocked_sequence_id)
-        self._is_disturbed = False
+        self._is_disturbed = not is_settled
         self.offered = None
 
     def disturb(self) -> None:

@@ -185,6 +185,7 @@ def _scheduler_config(config: EngineConfig, sizes: Sizes) -> SchedulerConfig:
         max_tenant_seqs=config.max_tenant_seqs,
         reserve_full_isl=config.scheduler_reserve_full_isl,
         watermark=config.watermark,
+        skip_blocked_ms=config.skip_blocked_ms,
     )
 
 

@@ -36,6 +36,7 @@ class EngineConfig:
     max_tenant_seqs: int = 0
     scheduler_reserve_full_isl: bool = True
     watermark: float = 0.0
+    skip_blocked_ms: int = 0
     block_size: int = 16
     kv_cache_memory_bytes: int | None = None
     num_gpu_blocks_override: int | None = None

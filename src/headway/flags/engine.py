@@ -96,6 +96,11 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
     _engine.value(
         "--watermark", parse_share, "Share of blocks, 0 to 1, that admission leaves free."
     ),
+    _engine.value(
+        "--skip-blocked-ms",
+        parse_count,
+        "How long others may pass one that does not fit, from the first that does; 0: never.",
+    ),
     _engine.value("--block-size", parse_int, "Tokens in a KV block."),
     _engine.value(
         "--kv-cache-memory-bytes",

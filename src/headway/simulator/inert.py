@@ -132,6 +132,8 @@ def _variants(setup: Setup, result: Result) -> Iterator[tuple[str, list[tuple[An
     )
     watermarks = [0.0, min(0.99, 2 * config.watermark)] if config.watermark else [0.01]
     yield "watermark", _changed(setup, "watermark", watermarks)
+    passing = [0, 2 * config.skip_blocked_ms] if config.skip_blocked_ms else [1000]
+    yield "skip_blocked_ms", _changed(setup, "skip_blocked_ms", passing)
     for knob in _SWITCHES:
         yield knob, _changed(setup, knob, [not getattr(config, knob)])
     for knob, choices in _CHOICES.items():

@@ -11,6 +11,8 @@ from headway.core.policies.deadline import EarliestDeadline
 from headway.core.policies.fair import Fair, MostServed
 from headway.core.policies.forecast import LengthForecast
 from headway.core.policies.ordering import ByPriority, Fcfs, Ordering
+from headway.core.policies.passing import Passing
+from headway.core.policies.precedence import Equality, Precedence, PriorityRanks
 from headway.core.policies.prefill import Chunked, PrefillPlacement, Whole
 from headway.core.policies.shortest import USUAL_AGEING, ShortestFirst
 from headway.core.policies.victim import LeastLost, LowestPriority, Newest, VictimRule
@@ -27,6 +29,8 @@ class Policies:
     ordering: Ordering
     admission: Admission
     victim: VictimRule
+    precedence: Precedence
+    passing: Passing
     prefill: PrefillPlacement
     unit: BatchingUnit
     forecast: LengthForecast = field(default_factory=LengthForecast)
@@ -52,6 +56,8 @@ def build_policies(config: SchedulerConfig) -> Policies:
         ordering=ordering,
         admission=admissions[config.kv_policy],
         victim=victims[config.victim],
+        passing=Passing(config.skip_blocked_ms * 1_000_000),
+        precedence=_build_precedence(config),
         prefill=_build_prefill(config),
         unit=units[config.unit](),
         forecast=forecast,
@@ -73,6 +79,13 @@ def _build_ordering(
     if config.ordering == "edf":
         return EarliestDeadline(forecast), Newest()
     return Fcfs(), Newest()
+
+
+def _build_precedence(config: SchedulerConfig) -> Precedence:
+    # Whom `reserve` has admitted is never preempted, and a static batch is not changed.
+    if config.ordering != "priority" or config.kv_policy == "reserve" or config.unit == "request":
+        return Equality()
+    return PriorityRanks()
 
 
 def _build_prefill(config: SchedulerConfig) -> PrefillPlacement:

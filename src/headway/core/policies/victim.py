@@ -13,9 +13,10 @@ from headway.core.sequence import Sequence
 
 class VictimRule(Protocol):
     def choose(self, running: Mapping[int, Sequence], pool: BlockPool) -> Sequence:
-        """One of the running (by id, in order of admission), at least one of them given.
+        """One of these running (by id, in order of admission), at least one of them given.
 
-        Preempting it must free a block, or the loop that asks would evict without getting closer.
+        Preempting it must free a block if that of any of them does, or the loop that asks would
+        evict without getting closer.
         """
         ...
 
@@ -33,11 +34,12 @@ class Newest:
 class LowestPriority:
     """The least urgent, latest arrival first, of those that hold a block of their own.
 
-    There is always one: the last admitted. Who shares every block frees nothing by leaving.
+    Who shares every block frees nothing by leaving. The last admitted does not, so there is one
+    among all that run.
     """
 
     def choose(self, running: Mapping[int, Sequence], pool: BlockPool) -> Sequence:
-        return max((s for s in running.values() if frees_a_block(s, pool)), key=urgency)
+        return max(_able(running, pool), key=urgency)
 
 
 class LeastLost:
@@ -56,7 +58,7 @@ class LeastLost:
 
     def choose(self, running: Mapping[int, Sequence], pool: BlockPool) -> Sequence:
         oldest = min(running.values(), key=_arrival)
-        able = [s for s in running.values() if frees_a_block(s, pool)]
+        able = _able(running, pool)
         others = [s for s in able if s is not oldest]
         caught_up = [s for s in others if s.num_computed_tokens > s.num_reached_tokens]
         if not caught_up:
@@ -79,7 +81,11 @@ def _latest_first(sequence: Sequence) -> tuple[int, int]:
     return -sequence.request.arrival_ns, -sequence.sequence_id
 
 
+def _able(running: Mapping[int, Sequence], pool: BlockPool) -> list[Sequence]:
+    """Those who free a block by leaving; all, if none does."""
+    return [s for s in running.values() if frees_a_block(s, pool)] or list(running.values())
+
+
 def frees_a_block(sequence: Sequence, pool: BlockPool) -> bool:
-    """Whether a block would be free if it left."""
     # From the end: the last block is nearly always its own.
     return any(pool.num_holders(block_id) == 1 for block_id in reversed(sequence.block_ids))

@@ -1,0 +1,170 @@
+"""A slot, blocks and tokens for the waiting who outrank some of the running."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from collections.abc import Sequence as SequenceOf
+
+from headway.core.blocks import BlockPool
+from headway.core.config import SchedulerConfig
+from headway.core.entrance import Entrance
+from headway.core.eviction import Eviction
+from headway.core.policies import Policies
+from headway.core.residents import Residents
+from headway.core.sequence import Sequence
+from headway.core.step_builder import StepBuilder
+
+
+class RightOfWay:
+    """Preempts for a waiting sequence, not only for one that grows.
+
+    A step that preempts admits nobody, so who is waiting gets its place in the step after: what is
+    freed is enough for it and for what the others grow by in both. The least urgent pay, among
+    equals whom the victim rule names. Nobody pays in vain: if all that are outranked do not have
+    enough between them, nothing happens. If it fits already, its tokens are held for it, so that
+    prompts of the less urgent do not take them.
+    """
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        policies: Policies,
+        *,
+        pool: BlockPool,
+        residents: Residents,
+        entrance: Entrance,
+        eviction: Eviction,
+    ) -> None:
+        self._config = config
+        self._precedence = policies.precedence
+        self._victims = policies.victim
+        self._prefill = policies.prefill
+        self._pool = pool
+        self._residents = residents
+        self._entrance = entrance
+        self._eviction = eviction
+
+    def prepare(self, waiting: Iterable[Sequence], step: StepBuilder, now_ns: int) -> None:
+        """Before anybody is placed in `step`: evict, or hold tokens, for the first in the queue."""
+        if not self._precedence.has_ranks or not self._residents.running:
+            return
+        lowest = max(map(self._precedence.rank, self._residents.running.values()))
+        urgent: list[Sequence] = []
+        for sequence in waiting:
+            if self._precedence.rank(sequence) >= lowest:
+                break
+            if self._entrance.barred(sequence) is None:
+                urgent.append(sequence)
+        if not urgent:
+            return
+        step.is_settled = False
+        if self._fits(urgent[0]):
+            step.hold(self._num_tokens_due(urgent[0]))
+            return
+        for victim, beneficiary in self._plan(urgent):
+            self._eviction.preempt(victim, beneficiary, step, now_ns)
+
+    def _fits(self, sequence: Sequence) -> bool:
+        """Whether it gets in with this step, whatever the others grow by in it."""
+        need = self._entrance.num_blocks_missing(sequence)
+        return self._ledger(1).has_room(need) and self._entrance.fits(sequence)
+
+    def _num_tokens_due(self, sequence: Sequence) -> int:
+        """Its first chunk, as far as those that it does not outrank leave room for it."""
+        budget = self._config.max_num_batched_tokens
+        rank = self._precedence.rank(sequence)
+        ahead = sum(
+            s.num_wanted_tokens()
+            for s in self._residents.running.values()
+            if self._precedence.rank(s) <= rank
+        )
+        return max(0, min(self._entrance.num_first_tokens(sequence), budget - ahead))
+
+    # ---- Whom it costs ----
+
+    def _plan(self, urgent: SequenceOf[Sequence]) -> list[tuple[Sequence, Sequence]]:
+        """Victims, each with whom it makes way for; for as many as the next step can admit."""
+        ledger = self._ledger(2)
+        plan: list[tuple[Sequence, Sequence]] = []
+        num_tokens = self._config.max_num_batched_tokens
+        for sequence in urgent:
+            found = self._victims_for(sequence, ledger, at_least=0 if plan else 1)
+            if found is None or num_tokens <= 0:
+                break
+            plan += [(victim, sequence) for victim in found]
+            ledger.admit(self._entrance.num_blocks_missing(sequence))
+            num_tokens -= self._entrance.num_first_tokens(sequence)
+        return plan
+
+    def _victims_for(
+        self, sequence: Sequence, ledger: _Ledger, *, at_least: int
+    ) -> list[Sequence] | None:
+        """Taken out of the ledger; None, and the ledger as it was, if they are not enough."""
+        need = self._entrance.num_blocks_missing(sequence)
+        rank, found = self._precedence.rank(sequence), list[Sequence]()
+        while not ledger.has_room(need) or len(found) < at_least:
+            outranked = [s for s in ledger.running.values() if self._precedence.rank(s) > rank]
+            if not outranked:
+                for victim in reversed(found):
+                    ledger.restore(victim)
+                return None
+            lowest = max(map(self._precedence.rank, outranked))
+            equals = {s.sequence_id: s for s in outranked if self._precedence.rank(s) == lowest}
+            found.append(self._victims.choose(equals, self._pool))
+            ledger.lose(found[-1])
+        return found
+
+    def _ledger(self, num_steps: int) -> _Ledger:
+        """What is left when all that run have grown for so many steps."""
+        growths: dict[int, int] = {}
+        for sequence in self._residents.running.values():
+            num_wanted = sequence.num_wanted_tokens()
+            chunk = self._prefill.chunk(num_wanted, self._config.max_num_batched_tokens)
+            num_ahead = min(num_wanted + num_steps - 1, num_steps * chunk)
+            end = sequence.num_computed_tokens + num_ahead
+            num_blocks = self._config.num_blocks_for(min(end, sequence.max_num_tokens))
+            growths[sequence.sequence_id] = max(0, num_blocks - len(sequence.block_ids))
+        return _Ledger(self._pool, self._residents, self._config, growths)
+
+
+class _Ledger:
+    """Slots and blocks as they would be."""
+
+    def __init__(
+        self,
+        pool: BlockPool,
+        residents: Residents,
+        config: SchedulerConfig,
+        growths: dict[int, int],
+    ) -> None:
+        self._pool = pool
+        self._growths = growths
+        self._num_left: Counter[int] = Counter()  # by block: holders that are gone
+        self._num_slots = config.max_num_seqs - residents.num_slots_taken
+        self._num_blocks = pool.num_free - sum(growths.values())
+        self.running = dict(residents.running)
+
+    def has_room(self, num_blocks: int) -> bool:
+        return self._num_slots > 0 and self._num_blocks >= num_blocks
+
+    def admit(self, num_blocks: int) -> None:
+        self._num_slots -= 1
+        self._num_blocks -= num_blocks
+
+    def lose(self, victim: Sequence) -> None:
+        del self.running[victim.sequence_id]
+        self._num_slots += 1
+        self._num_blocks += self._growths[victim.sequence_id]
+        for block_id in victim.block_ids:
+            self._num_left[block_id] += 1
+            self._num_blocks += self._num_left[block_id] == self._pool.num_holders(block_id)
+
+    def restore(self, victim: Sequence) -> None:
+        """Undo the latest `lose` that has not been undone."""
+        self.running[victim.sequence_id] = victim
+        self._num_slots -= 1
+        self._num_blocks -= self._growths[victim.sequence_id]
+        for block_id in victim.block_ids:
+            self._num_blocks -= self._num_left[block_id] == self._pool.num_holders(block_id)
+            self._num_left[block_id] -= 1

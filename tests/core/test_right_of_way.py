@@ -1,0 +1,195 @@
+"""`--scheduling-policy priority`: the urgent put the less urgent out, for a slot and for blocks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduler_world import World, make_request
+
+from headway.core.config import SchedulerConfig
+from headway.core.step import Step
+
+
+def world_of(num_blocks: int, **knobs) -> World:
+    knobs = {"block_size": 4, "ordering": "priority", "enable_prefix_caching": False, **knobs}
+    return World(SchedulerConfig(**knobs), num_blocks)
+
+
+def fill(world: World, num: int, *, prompt: int = 4, max_tokens: int = 40, priority: int = 9):
+    for number in range(num):
+        prompt_ids = [number % 5] * prompt
+        world.submit(
+            make_request(f"low{number}", prompt_ids, max_tokens=max_tokens, priority=priority)
+        )
+    while world.scheduler.num_waiting:
+        world.turn()
+    world.turn()
+
+
+def steps_to_first_token(world: World, name: str) -> int:
+    for number in range(1, 30):
+        step = world.turn()
+        if any(c.samples and c.sequence.request.request_id == name for c in step.chunks):
+            return number
+    raise AssertionError("no token in 30 steps")
+
+
+def evicted(step: Step) -> list[str]:
+    return [event.request_id for event in step.preempted]
+
+
+@pytest.mark.parametrize("victim", ["auto", "newest", "least-lost"])
+def test_p24_among_30_decodes_at_full_slots_an_urgent_one_has_its_token_after_two_steps(victim):
+    world = world_of(400, max_num_seqs=30, victim=victim)
+    fill(world, 30)
+    world.submit(make_request("urgent", [6] * 50, priority=0, arrival_ns=99))
+    assert steps_to_first_token(world, "urgent") == 2
+    assert len(evicted(world.steps[-2])) == 1
+    assert len(world.steps[-2].chunks) == 29
+    world.drain()
+
+
+@pytest.mark.parametrize("victim", ["auto", "newest", "least-lost"])
+@pytest.mark.parametrize("num_spare", [0, 3, 11])
+def test_blocks_are_freed_as_a_slot_is_and_what_others_grow_by_does_not_take_them(
+    victim, num_spare
+):
+    """30 of 8 to 11 tokens hold 60 to 90 blocks, of which 13 are needed."""
+    for num_turns in range(5):
+        world = world_of(90 + num_spare, max_num_seqs=99, victim=victim)
+        fill(world, 30, prompt=6)
+        for _ in range(num_turns):
+            world.turn()
+        assert not any(step.preempted for step in world.steps)
+        world.submit(make_request("urgent", [6] * 50, priority=0))
+        assert steps_to_first_token(world, "urgent") <= 2
+        world.drain()
+
+
+def test_many_urgent_ones_come_in_together():
+    world = world_of(400, max_num_seqs=10)
+    fill(world, 10)
+    for number in range(6):
+        world.submit(make_request(f"u{number}", [6] * 5, priority=0, max_tokens=9))
+    assert len(evicted(world.turn())) == 6
+    admitted = [event.request_id for event in world.turn().admitted]
+    assert admitted == [f"u{number}" for number in range(6)]
+    world.drain()
+
+
+def test_nobody_pays_if_it_would_not_be_enough():
+    """The pool is held by an equal; the one that is outranked has two blocks of the ten needed."""
+    world = world_of(14, max_num_seqs=9, watermark=0.0)
+    world.submit(make_request("equal", [1] * 40, priority=0, max_tokens=8))
+    world.submit(make_request("low", [2] * 4, priority=9, max_tokens=5))
+    world.turn()
+    world.submit(make_request("urgent", [3] * 40, priority=0, max_tokens=2))
+    assert not evicted(world.turn())
+    world.drain()
+    assert not any(step.preempted for step in world.steps)
+
+
+def test_equals_are_never_put_out_whenever_they_came():
+    world = world_of(400, max_num_seqs=3)
+    fill(world, 3, max_tokens=9, priority=0)
+    world.submit(make_request("early", [6] * 5, priority=0, arrival_ns=-5))
+    world.drain()
+    assert not any(step.preempted for step in world.steps)
+
+
+def test_the_least_urgent_pays_even_if_another_would_be_cheaper():
+    world = world_of(400, max_num_seqs=2, victim="least-lost")
+    world.submit(make_request("least", [1] * 30, priority=9, max_tokens=30))
+    world.turn()
+    world.submit(make_request("less", [2] * 3, priority=5, max_tokens=30))
+    world.turn()
+    world.submit(make_request("urgent", [3] * 3, priority=0))
+    assert evicted(world.turn()) == ["least"]
+    world.drain()
+
+
+@pytest.mark.parametrize("knobs", [{"kv_policy": "reserve"}, {"unit": "request"}])
+def test_what_is_promised_to_those_that_run_is_kept(knobs):
+    world = world_of(400, max_num_seqs=3, max_model_len=64, **knobs)
+    fill(world, 3, max_tokens=9)
+    world.submit(make_request("urgent", [6] * 5, priority=0))
+    world.drain()
+    assert not any(step.preempted for step in world.steps)
+
+
+def test_prompts_of_the_less_urgent_do_not_take_its_tokens():
+    """Two prompts of 60 at 16 tokens a step: the urgent one's 10 come first, they share the 6."""
+    world = world_of(400, max_num_batched_tokens=16, max_num_seqs=9)
+    for name in ("low0", "low1"):
+        world.submit(make_request(name, [1] * 60, priority=9))
+    world.turn()
+    world.submit(make_request("urgent", [2] * 10, priority=0))
+    sizes = {c.sequence.request.request_id: c.num_tokens for c in world.turn().chunks}
+    assert sizes == {"low0": 6, "urgent": 10}
+    world.drain()
+
+
+def test_nor_does_it_take_those_of_the_more_urgent():
+    world = world_of(400, max_num_batched_tokens=16, max_num_seqs=9)
+    world.submit(make_request("most", [1] * 30, priority=-1))
+    world.submit(make_request("low", [1] * 60, priority=9))
+    world.turn()
+    world.submit(make_request("urgent", [2] * 10, priority=0))
+    sizes = {c.sequence.request.request_id: c.num_tokens for c in world.turn().chunks}
+    assert sizes == {"most": 14, "urgent": 2}
+    world.drain()
+
+
+@st.composite
+def crowds(draw):
+    return [
+        (
+            draw(st.integers(0, 15)),
+            [draw(st.sampled_from([1, 1, 2])) for _ in range(draw(st.integers(1, 9)))],
+            draw(st.integers(1, 14)),
+            draw(st.integers(-1, 2)),
+        )
+        for _ in range(draw(st.integers(2, 9)))
+    ]
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    crowd=crowds(),
+    num_blocks=st.integers(3, 12),
+    max_num_seqs=st.integers(1, 4),
+    victim=st.sampled_from(["auto", "newest", "least-lost"]),
+    caching=st.booleans(),
+    whole=st.booleans(),
+    prefill=st.sampled_from(["mixed", "first"]),
+)
+def test_nobody_pays_for_a_less_urgent_one_and_nothing_goes_round_in_circles(
+    crowd, num_blocks, max_num_seqs, victim, caching, whole, prefill
+):
+    config = SchedulerConfig(
+        block_size=2,
+        max_num_seqs=max_num_seqs,
+        max_model_len=2 * num_blocks + 1,
+        max_num_batched_tokens=8,
+        enable_prefix_caching=caching,
+        reserve_full_isl=whole,
+        ordering="priority",
+        victim=victim,
+        prefill=prefill,
+    )
+    world = World(config, num_blocks)
+    for number in range(16):
+        for name, (at, prompt, max_tokens, priority) in enumerate(crowd):
+            if at == number:
+                world.submit(
+                    make_request(f"{name}", prompt, max_tokens=max_tokens, priority=priority)
+                )
+        world.turn()
+    world.drain(max_steps=2_000)
+    priority_of = {i: s.request.priority for i, s in world.sequences.items()}
+    for step in world.steps:
+        for event in step.preempted:
+            # One that waited for its place may have ended before it ever ran.
+            paid_for = priority_of.get(event.beneficiary_id)
+            assert paid_for is None or paid_for <= priority_of[event.sequence_id]
