@@ -63,6 +63,8 @@ def test_times_of_one_request_with_two_sequences() -> None:
         num_output_tokens=4,
         num_preemptions=1,
         num_recomputed_tokens=3,
+        num_refunded_tokens=1,
+        preempted_ns=3 * SECOND,
         blocked_ns={"slots": SECOND, "blocks": SECOND // 4, "adapter": 3 * SECOND // 4},
     )
 
@@ -77,6 +79,8 @@ def test_the_metrics_object_has_the_known_fields_and_null_where_nothing_is_known
         "tokens_per_second": None,
         "preemptions": 0,
         "recomputed_tokens": 0,
+        "refunded_tokens": 0,
+        "preempted_ms": 0.0,
         "blocked_ms": {},
     }
     body = metrics_body(

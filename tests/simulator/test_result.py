@@ -162,6 +162,8 @@ def test_a_preemption_worked_by_hand():
     assert summary.num_steps == 11
     assert (summary.num_preemptions, summary.num_preempted_requests) == (1, 1)
     assert (summary.num_recomputed_tokens, summary.num_recomputed_prompt_tokens) == (4, 4)
+    assert (summary.refunded_share, summary.preempted_s) == (0.0, 6.0)
+    assert result.sequences["preempted_ns"].tolist() == [0, 6 * SECOND]
     assert result.sequences["num_preemptions"].tolist() == [0, 1]
     assert result.sequences["num_lost_tokens"].tolist() == [0, 4]
     assert summary.itl_s == Spread(1.5, 1, 1, 6, 6, 6)

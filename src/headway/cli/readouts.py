@@ -56,6 +56,11 @@ READOUTS = (
     Readout("held cache that is live", lambda s: s.live_share, share),
     Readout("cache held at most", lambda s: s.peak_held_share, share),
 )
+_BILL = (
+    Readout("tokens recomputed", lambda s: s.num_recomputed_tokens, number),
+    Readout("refunded by the cache", lambda s: s.refunded_share, share),
+    Readout("time lost to preemptions", lambda s: s.preempted_s, seconds),
+)
 _RARE = (
     Readout("refused", lambda s: s.num_refused, number),
     Readout("aborted", lambda s: s.num_aborted, number),
@@ -88,7 +93,7 @@ _SPREAD_FIGURES = tuple(field.name for field in dataclasses.fields(Spread))
 
 def print_run(summaries: Figures) -> None:
     """All readouts of one run: figures, then times."""
-    rare = [r for r in _RARE if any(r.read(summary) for summary in summaries)]
+    rare = [r for r in (*_BILL, *_RARE) if any(r.read(summary) for summary in summaries)]
     print_table(("", ""), [(r.name, r.of(summaries)) for r in (*READOUTS, *rare)])
     print()
     rows = [
@@ -116,7 +121,8 @@ def print_sweep(points: Sequence[Point]) -> None:
 
 def print_side_by_side(columns: Mapping[str, Figures]) -> None:
     """The same readouts of several runs, a column for each."""
-    rare = [r for r in _RARE if any(r.read(s) for figures in columns.values() for s in figures)]
+    listed = [s for figures in columns.values() for s in figures]
+    rare = [r for r in (*_BILL, *_RARE) if any(map(r.read, listed))]
     rows = [(r.name, *map(r.of, columns.values())) for r in (*READOUTS, *rare)]
     for name, field in _SPREADS:
         for figure in ("mean", "p50", "p99"):

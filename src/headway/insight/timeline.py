@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headway.core.bill import PreemptionBill
 from headway.core.events import (
     Aborted,
     Admitted,
@@ -42,6 +43,8 @@ class RequestTimings:
     num_output_tokens: int = 0
     num_preemptions: int = 0
     num_recomputed_tokens: int = 0
+    num_refunded_tokens: int = 0  # lost to preemptions, found in the prefix cache again
+    preempted_ns: int = 0  # of the sequence that lost most: evictions to the tokens after them
     blocked_ns: Mapping[str, int] = field(default_factory=dict)  # by Blocker value, while queued
 
 
@@ -57,6 +60,8 @@ def metrics_body(timings: RequestTimings) -> dict[str, Any]:
         "tokens_per_second": num_later * 1e9 / generation_ns if generation_ns else None,
         "preemptions": timings.num_preemptions,
         "recomputed_tokens": timings.num_recomputed_tokens,
+        "refunded_tokens": timings.num_refunded_tokens,
+        "preempted_ms": timings.preempted_ns / _MS,
         "blocked_ms": {reason: ns / _MS for reason, ns in timings.blocked_ns.items()},
     }
 
@@ -76,8 +81,7 @@ class _Life:
     first_token_ns: int = 0
     last_token_ns: int = 0
     num_output_tokens: int = 0
-    num_preemptions: int = 0
-    num_recomputed_tokens: int = 0
+    bill: PreemptionBill = field(default_factory=PreemptionBill)
 
 
 @dataclass(slots=True, eq=False)
@@ -179,14 +183,16 @@ class Timelines:
                 life.admitted_ns = now_ns
                 life.blocked_ns = _difference(self._waited, life.waited_before)
             case Resumed():
-                life.num_recomputed_tokens += event.num_recomputed_tokens
+                life.bill.resumed(event)
             case Preempted():
-                life.num_preemptions = event.num_preemptions
+                life.bill.preempted(event, now_ns)
             case Advanced():
                 life.first_token_ns = life.first_token_ns or now_ns
                 life.last_token_ns = now_ns
+                life.bill.got_on(now_ns)
                 life.num_output_tokens += len(event.token_ids)
             case Retired() | Aborted():
+                life.bill.got_on(now_ns)
                 self._on_ended(life, event)
 
     def _on_ended(self, life: _Life, event: Retired | Aborted) -> None:
@@ -228,8 +234,10 @@ def _timings(lives: Sequence[_Life]) -> RequestTimings:
         generation_ns=_span_ns(begun),
         mean_itl_ns=gaps_ns // num_gaps if num_gaps else None,
         num_output_tokens=sum(life.num_output_tokens for life in lives),
-        num_preemptions=sum(life.num_preemptions for life in lives),
-        num_recomputed_tokens=sum(life.num_recomputed_tokens for life in lives),
+        num_preemptions=sum(life.bill.num_preemptions for life in lives),
+        num_recomputed_tokens=sum(life.bill.num_recomputed_tokens for life in lives),
+        num_refunded_tokens=sum(life.bill.num_refunded_tokens for life in lives),
+        preempted_ns=max(life.bill.lost_ns for life in lives),
         blocked_ns=slowest.blocked_ns,
     )
 

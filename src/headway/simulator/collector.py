@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Sequence as SequenceOf
 from typing import NamedTuple, Protocol
 
+from headway.core.bill import PreemptionBill
 from headway.core.events import (
     Aborted,
     Admitted,
@@ -47,6 +48,7 @@ class SequenceColumns:
         self.num_lost_tokens = array("q")  # by all preemptions
         self.num_recomputed_tokens = array("q")  # of these, what the prefix cache did not refund
         self.num_recomputed_prompt_tokens = array("q")
+        self.preempted_ns = array("q")  # from each eviction to the next token, or to the end
 
     def add(self, request_id: str, tenant: str, arrival_ns: int, num_prompt_tokens: int) -> None:
         self.request_id.append(request_id)
@@ -61,6 +63,7 @@ class SequenceColumns:
         self.num_lost_tokens.append(0)
         self.num_recomputed_tokens.append(0)
         self.num_recomputed_prompt_tokens.append(0)
+        self.preempted_ns.append(0)
 
 
 class StepRows:
@@ -139,7 +142,7 @@ class Collector:
         self.steps = StepRows()
         self.gaps_ns: list[int] = []  # between tokens of a sequence that missed steps in between
         self.refused: list[Rejected] = []
-        self._lost: dict[int, int] = {}  # tokens that the preempted had computed
+        self._bills: dict[int, PreemptionBill] = {}  # of those that were preempted and live
 
     # ---- Steps ----
 
@@ -240,6 +243,9 @@ class Collector:
             last_step[sequence_id] = index
             num_output[sequence_id] += 1
         self.steps.num_continuing[-1] = num_continuing
+        for sequence_id in self._bills.keys() & {event.sequence_id for event in advanced}:
+            self._bills[sequence_id].got_on(now_ns)
+            self.sequences.preempted_ns[sequence_id] = self._bills[sequence_id].lost_ns
 
     def _fold(self, event: Event, now_ns: int) -> None:
         sequences = self.sequences
@@ -252,12 +258,14 @@ class Collector:
                 sequences.admitted_ns[sequence_id] = now_ns
                 sequences.num_cached_tokens[sequence_id] = num_cached_tokens
             case Preempted(sequence_id):
-                sequences.num_preemptions[sequence_id] += 1
-                sequences.num_lost_tokens[sequence_id] += event.num_lost_tokens
-                self._lost[sequence_id] = event.num_lost_tokens
+                self._bills.setdefault(sequence_id, PreemptionBill()).preempted(event, now_ns)
+                self._write_bill(sequence_id)
             case Resumed(sequence_id):
                 self._resume(event)
             case Retired() | Aborted():
+                if bill := self._bills.pop(event.sequence_id, None):
+                    bill.got_on(now_ns)
+                    self.sequences.preempted_ns[event.sequence_id] = bill.lost_ns
                 sequences.ended_ns[event.sequence_id] = now_ns
                 sequences.reason[event.sequence_id] = event.reason.value
             case Rejected():
@@ -265,7 +273,15 @@ class Collector:
 
     def _resume(self, event: Resumed) -> None:
         sequences, sequence_id = self.sequences, event.sequence_id
-        num_of_prompt = min(self._lost.pop(sequence_id), sequences.num_prompt_tokens[sequence_id])
+        bill = self._bills[sequence_id]
+        bill.resumed(event)
+        num_of_prompt = min(bill.num_lost_latest, sequences.num_prompt_tokens[sequence_id])
         again = max(0, num_of_prompt - event.num_cached_tokens)
-        sequences.num_recomputed_tokens[sequence_id] += event.num_recomputed_tokens
         sequences.num_recomputed_prompt_tokens[sequence_id] += again
+        self._write_bill(sequence_id)
+
+    def _write_bill(self, sequence_id: int) -> None:
+        bill, sequences = self._bills[sequence_id], self.sequences
+        sequences.num_preemptions[sequence_id] = bill.num_preemptions
+        sequences.num_lost_tokens[sequence_id] = bill.num_lost_tokens
+        sequences.num_recomputed_tokens[sequence_id] = bill.num_recomputed_tokens

@@ -76,6 +76,8 @@ class Summary:
     num_preempted_requests: int
     num_recomputed_tokens: int
     num_recomputed_prompt_tokens: int
+    refunded_share: float  # of the tokens that preemptions cost, that the prefix cache gave back
+    preempted_s: float  # of all sequences together: from each eviction to the next token
     cache_hit_share: float  # of prompt tokens, at first admissions
     live_share: float  # of held cache that holds a token of a running sequence
     peak_held_share: float  # of all blocks
@@ -200,6 +202,8 @@ class Result:
             num_preempted_requests=int((sequences["num_preemptions"] > 0).sum()),
             num_recomputed_tokens=int(sequences["num_recomputed_tokens"].sum()),
             num_recomputed_prompt_tokens=int(sequences["num_recomputed_prompt_tokens"].sum()),
+            refunded_share=_refunded(sequences),
+            preempted_s=float(sequences["preempted_ns"].sum()) / 1e9,
             cache_hit_share=_per(sequences["num_cached_tokens"].sum(), prompts[is_admitted].sum()),
             live_share=_per(steps["num_live_tokens"].sum(), held),
             peak_held_share=steps["num_held_blocks"].max(initial=0) / self.num_blocks,
@@ -239,6 +243,11 @@ def _unrolled(rows: dict[str, Column]) -> dict[str, Column]:
     steps["start_ns"][is_later] = ends[:-1][is_later[1:]]
     steps["num_continuing"][is_later] = steps["num_decode_tokens"][is_later]
     return {"start_ns": steps.pop("start_ns"), "end_ns": ends, **steps, "num_held_blocks": held}
+
+
+def _refunded(sequences: dict[str, Column]) -> float:
+    lost = float(sequences["num_lost_tokens"].sum())
+    return 1 - _per(sequences["num_recomputed_tokens"].sum(), lost) if lost else 0.0
 
 
 def _per(amount: float, base: float) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from headway.core.bill import PreemptionBill
 from headway.core.events import (
     Aborted,
     Admitted,
@@ -45,8 +46,7 @@ class _Life:
     first_token_ns: int = 0
     last_token_ns: int = 0
     num_output_tokens: int = 0
-    num_preemptions: int = 0
-    num_lost_tokens: int = 0
+    bill: PreemptionBill = field(default_factory=PreemptionBill)
 
 
 class SequenceMetrics:
@@ -61,6 +61,10 @@ class SequenceMetrics:
         self._make_times(families)
         self._make_sizes(families)
         self._preemptions = families.counter("vllm:num_preemptions", "Preemptions.")
+        self._preempted_time = families.counter(
+            "headway:preemption_seconds",
+            "Time of sequences from an eviction to the next token, or to the end.",
+        )
         self._success = families.counters(
             "vllm:request_success",
             "Sequences that ended, by reason; every accepted one does so once.",
@@ -100,10 +104,10 @@ class SequenceMetrics:
             case Admitted():
                 self._on_admitted(life, event, now_ns)
             case Resumed():
-                self._tokens.on_resumed(event.num_recomputed_tokens, life.num_lost_tokens)
+                life.bill.resumed(event)
+                self._tokens.on_resumed(event.num_recomputed_tokens, life.bill.num_lost_latest)
             case Preempted():
-                life.num_preemptions = event.num_preemptions
-                life.num_lost_tokens = event.num_lost_tokens
+                life.bill.preempted(event, now_ns)
                 self._preemptions.inc()
             case Advanced():
                 return self._on_advanced(life, len(event.token_ids), now_ns)
@@ -137,20 +141,26 @@ class SequenceMetrics:
         else:
             self._itl.observe((now_ns - life.last_token_ns) / _NS)
         life.last_token_ns = now_ns
+        self._lost_time(life, now_ns)
         life.num_output_tokens += num_tokens
         self._num_new_tokens += num_tokens
         return num_prompt_tokens + num_tokens
 
     def _on_ended(self, life: _Life, event: Retired | Aborted, now_ns: int) -> None:
         del self._lives[event.sequence_id]
+        self._lost_time(life, now_ns)
         self._success[event.reason.value].inc()
         self._e2e.observe((now_ns - life.arrival_ns) / _NS)
         self._prompt_length.observe(life.request.num_prompt_tokens)
         self._output_length.observe(life.num_output_tokens)
-        self._preemptions_each.observe(life.num_preemptions)
+        self._preemptions_each.observe(life.bill.num_preemptions)
         if life.first_token_ns:
             self._observe_phases(life)
         self._leave_siblings(life, event.request_id)
+
+    def _lost_time(self, life: _Life, now_ns: int) -> None:
+        if life.bill.num_preemptions and (lost_ns := life.bill.got_on(now_ns)):
+            self._preempted_time.inc(lost_ns / _NS)
 
     def _observe_phases(self, life: _Life) -> None:
         """Only of sequences that got a token, so that all these counts agree with TTFT's."""
