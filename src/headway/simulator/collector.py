@@ -189,6 +189,8 @@ class Collector:
         """Tokens for all sequences; returns how many of them had missed the step before."""
         before, num_steps, num_late = len(self.steps.end_ns) - 1, len(ends_ns), 0
         last_step, num_output = self.sequences.last_step, self.sequences.num_output_tokens
+        if self._bills:  # a recompute may end with a chunk of one, which is a decode
+            self._close_bills([s.sequence_id for s in stride.sequences], ends_ns[0])
         for sequence in stride.sequences:
             sequence_id = sequence.sequence_id
             if last_step[sequence_id] != before:
@@ -197,6 +199,12 @@ class Collector:
             last_step[sequence_id] = before + num_steps
             num_output[sequence_id] += num_steps
         return num_late
+
+    def _close_bills(self, sequence_ids: SequenceOf[int], now_ns: int) -> None:
+        """These got a token."""
+        for sequence_id in self._bills.keys() & sequence_ids:
+            self._bills[sequence_id].got_on(now_ns)
+            self.sequences.preempted_ns[sequence_id] = self._bills[sequence_id].lost_ns
 
     def _held_during(self, stride: Stride, num_steps: int) -> SequenceOf[int]:
         """Held blocks in each step: from its first need on, a sequence takes one every so often."""
@@ -243,9 +251,8 @@ class Collector:
             last_step[sequence_id] = index
             num_output[sequence_id] += 1
         self.steps.num_continuing[-1] = num_continuing
-        for sequence_id in self._bills.keys() & {event.sequence_id for event in advanced}:
-            self._bills[sequence_id].got_on(now_ns)
-            self.sequences.preempted_ns[sequence_id] = self._bills[sequence_id].lost_ns
+        if self._bills:
+            self._close_bills([event.sequence_id for event in advanced], now_ns)
 
     def _fold(self, event: Event, now_ns: int) -> None:
         sequences = self.sequences
