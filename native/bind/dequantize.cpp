@@ -17,7 +17,7 @@ constexpr size_t kPartValues = 4096;  // wide values that stay in the first cach
 // Whole numbers and two roundings in a fixed order: every instruction set gives the same bits.
 const KernelTable& best_kernels() {
   for (const IsaChoice& choice : isa_choices()) {
-    if (choice.can_run && choice.kernels != nullptr) return *choice.kernels;
+    if (choice.can_run && choice.kernels != nullptr) return choice.kernels();
   }
   fail("this build has no kernels");
 }

@@ -40,7 +40,7 @@ struct SampleCall {
 
 class Backend {
  public:
-  Backend(const IsaChoice& isa, size_t num_threads) : isa_(isa), kernels_(*isa.kernels), pool_(num_threads) {}
+  Backend(const IsaChoice& isa, size_t num_threads) : isa_(isa), kernels_(isa.kernels()), pool_(num_threads) {}
 
   const char* isa_name() const { return isa_.name; }
   size_t num_threads() const { return pool_.num_threads(); }

@@ -4,13 +4,15 @@
 
 namespace headway {
 
-// `name_kernels`: the kernels of an instruction set, null where the build left it out.
-#define HEADWAY_IN_BUILD(ISA)                 \
-  namespace ISA {                             \
-  extern const KernelTable kernel_table;      \
-  }                                           \
-  constexpr const KernelTable* ISA##_kernels = &ISA::kernel_table;
-#define HEADWAY_LEFT_OUT(ISA) constexpr const KernelTable* ISA##_kernels = nullptr;
+using Kernels = const KernelTable& (*)();
+
+// `name_kernels`: where an instruction set's kernels are, null where the build left it out.
+#define HEADWAY_IN_BUILD(ISA)        \
+  namespace ISA {                    \
+  const KernelTable& kernel_table(); \
+  }                                  \
+  constexpr Kernels ISA##_kernels = &ISA::kernel_table;
+#define HEADWAY_LEFT_OUT(ISA) constexpr Kernels ISA##_kernels = nullptr;
 
 HEADWAY_IN_BUILD(portable)
 HEADWAY_IN_BUILD(amx_emulated)

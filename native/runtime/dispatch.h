@@ -10,8 +10,8 @@ namespace headway {
 
 struct IsaChoice {
   const char* name;
-  const KernelTable* kernels;  // null: not in this build
-  bool can_run;                // on this machine
+  const KernelTable& (*kernels)();  // null: not in this build; to be called only if it can run
+  bool can_run;                     // on this machine
 };
 
 // Best first. The last, amx_emulated, is for tests: tiles in plain C++, on any machine.

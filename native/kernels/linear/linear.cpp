@@ -186,7 +186,6 @@ void linear_f32(const LinearArgs& args, Range rows, Range panels) {
   linear<F32Words>(args, rows, panels);
 }
 
-#if !defined(HEADWAY_TILES)
 void linear_bf16(const LinearArgs& args, Range rows, Range panels) {
   constexpr bool kWidens = Bf16Words::kParts > 1;
   if (kWidens && blocks_of(rows, kMaxRows) >= kBlocksToWiden) return very_many_rows(args, rows, panels);
@@ -194,6 +193,5 @@ void linear_bf16(const LinearArgs& args, Range rows, Range panels) {
 }
 
 void round_bf16(const float* from, size_t count, uint32_t* to) { Bf16Words::round(from, count, to); }
-#endif
 
 }  // namespace headway::HEADWAY_ISA

@@ -9,8 +9,6 @@
 #include "kernels/linear/walk.h"
 #include "kernels/simd/int8_words.h"
 
-#if !defined(HEADWAY_TILES)
-
 namespace headway::HEADWAY_ISA {
 namespace {
 
@@ -125,5 +123,3 @@ void linear_int8(const Int8LinearArgs& args, Range rows, Range panels) {
 }
 
 }  // namespace headway::HEADWAY_ISA
-
-#endif
