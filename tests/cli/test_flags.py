@@ -21,6 +21,7 @@ SAMPLES = {
     "watermark": ("0.05", 0.05),
     "tenant_weights": ("a=2,b=1", "a=2,b=1"),
     "tenant_header": ("x-team", "x-team"),
+    "kv_risk": ("0.02", 0.02),
     "block_size": ("32", 32),
     "kv_cache_memory_bytes": ("512MiB", 512 << 20),
     "served_model_name": ("mine", ("mine",)),
@@ -37,6 +38,7 @@ IMPLIED = {"trace_steps"}
 # Flags that only work together with another.
 COMPANIONS = {
     "tenant_weights": ["--scheduling-policy", "fair"],
+    "kv_risk": ["--kv-policy", "predict"],
     "ssl_keyfile": ["--ssl-certfile", __file__],
     "ssl_certfile": ["--ssl-keyfile", __file__],
     "ssl_ca_certs": ["--ssl-keyfile", __file__, "--ssl-certfile", __file__],

@@ -45,6 +45,7 @@ TAKEN = """
 --middleware a.B|--disable-fastapi-docs|--shutdown-timeout 5|--fingerprint-mode none
 --generation-config vllm|--override-generation-config {"temperature":0.5}
 --h11-max-incomplete-event-size 65536|--api-server-count 1
+--kv-policy predict --kv-risk 0.02
 --kv-policy reserve|--default-deadline-s 10|--max-queue-time-s 5|--max-request-seconds 60
 --record trace.jsonl|--no-trust-remote-code|--no-enable-lora|--no-enable-auto-tool-choice
 """
@@ -70,7 +71,7 @@ REFUSED = """
 --reasoning-parser qwen3|--tool-server demo|--api-server-count 2|--headless
 --data-parallel-supervisor-port 9256|--target-itl-ms 50
 --tenant-header x:y|--tenant-weights a=0|--runaway-alarm-length-share 0.5
---explain-buffer 10000|--kv-policy predict
+--explain-buffer 10000
 """
 
 

@@ -115,7 +115,7 @@ def test_the_pool_by_bytes_needs_to_know_how_many_a_token_takes(
         (["--block-size", "6"], "block_size=6 cannot be replayed"),
         (["--port", "80"], "--port is for headway serve"),
         (["--num-threads", "8"], "--num-threads changes nothing in a simulation"),
-        (["--kv-policy", "x"], "--kv-policy must be on-demand or reserve"),
+        (["--kv-policy", "x"], "--kv-policy must be on-demand, reserve or predict"),
         (["--step-time", "none.json"], "none.json cannot be read"),
         (["--num-gpu-blocks-override", "0"], "a KV cache of less than one block"),
         (["--num-gpu-blocks-override", "1"], "with the changes, all "),

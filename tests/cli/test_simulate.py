@@ -159,6 +159,7 @@ SAMPLES = {
     "max_model_len": "8k",
     "max_num_batched_tokens": "2K",
     "watermark": "0.05",
+    "kv_risk": "0.02",
     "max_num_seqs": "3",
     "long_prefill_token_threshold": "7",
     "block_size": "32",
@@ -179,6 +180,8 @@ def test_every_engine_flag_is_obeyed_or_refused(flag) -> None:
         words += ["--scheduling-policy", "fair"]
     if flag.field == "ageing_tokens_per_s":
         words += ["--scheduling-policy", "sjf"]
+    if flag.field == "kv_risk":
+        words += ["--kv-policy", "predict"]
     plain = setup_of(words)
     sample = SAMPLES.get(flag.field) or (flag.allowed[-1] if flag.allowed else "1")
     given = [f"--no-{name[2:]}"] if flag.parse is None else [name, sample]
@@ -238,7 +241,7 @@ def test_every_engine_flag_is_obeyed_or_refused(flag) -> None:
         (["--quantization", "gguf"], "--quantization must be one of fp8, int8, int4"),
         (["--step-time", "none.json"], "none.json cannot be read"),
         (["--max-num-seqs", "0"], "--max-num-seqs must be an integer of at least 1"),
-        (["--kv-policy", "none"], "--kv-policy must be on-demand or reserve"),
+        (["--kv-policy", "none"], "--kv-policy must be on-demand, reserve or predict"),
         (["--kv-cache-memory-bytes", "1k"], "1024 bytes of KV cache: that is no block at all"),
         (["--num-gpu-blocks-override", "0"], "that is no block at all"),
         (["--num-gpu-blocks-override", "2"], "all 20 requests are refused; of the first: needs 7"),

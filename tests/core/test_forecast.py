@@ -30,20 +30,20 @@ def seen(*lengths: int, forecast: LengthForecast | None = None, **fields) -> Len
 def test_nothing_seen_means_that_all_go_on_to_their_limits():
     forecast = LengthForecast()
     assert forecast.num_tokens_left(sequence(1, 10, most=70)) == 60
-    assert forecast.survival(sequence(1).request).beyond(10**6) == ONE
+    assert forecast.survival(sequence(1)).beyond(10**6) == ONE
 
 
 def test_kaplan_and_meier_by_hand():
     """Of 4 and 4 and 8 ended, one cut off at 6, one running at 5; each count has one more.
 
     At 4 there are five at risk and two end: 4/6. At 8 there is one and it ends: 1/2 of that.
-    Two phantoms in effect: 4 x 60/64 beside four that were seen.
+    Four phantoms, faded to 61 of 64 by the three that ended, beside those three.
     """
     forecast = seen(4, 4, 8)
     forecast.ended(sequence(7, 6, most=6))
     forecast.entered(sequence(8, 5))
-    curve = forecast.survival(sequence(9).request)
-    phantoms, outputs = 60 * 4, 4 * 64
+    curve = forecast.survival(sequence(9))
+    phantoms, outputs = 61 * 4, 3 * 64
     whole = phantoms + outputs
 
     def share(of_outputs: int) -> int:
@@ -78,9 +78,9 @@ def test_after_a_shift_nothing_older_than_the_window_counts():
     forecast = seen(*[500] * 1000)
     shifted = seen(*[20] * WINDOW, forecast=forecast)
     fresh = seen(*[20] * WINDOW)
-    request = sequence(1).request
+    new = sequence(1)
     for length in (0, 19, 20, 100, 500, 2000):
-        assert shifted.survival(request).beyond(length) == fresh.survival(request).beyond(length)
+        assert shifted.survival(new).beyond(length) == fresh.survival(new).beyond(length)
 
 
 def test_a_class_is_believed_once_it_has_seen_enough():
@@ -110,7 +110,7 @@ def test_the_laws_of_a_forecast(ended, cut, running, num_tokens):
         forecast.ended(sequence(number, length, most=length))
     for number, length in enumerate(running):
         forecast.entered(sequence(1000 + number, length))
-    curve = forecast.survival(sequence(1).request)
+    curve = forecast.survival(sequence(1))
     shares = [curve.beyond(n) for n in range(120)]
     assert shares[0] == ONE
     assert all(0 < b <= a for a, b in itertools.pairwise(shares))

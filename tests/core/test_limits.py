@@ -119,7 +119,7 @@ def test_a_member_that_ended_in_a_static_batch_answers_with_its_batch():
         ({"block_size": True}, "block_size must be an integer"),
         ({"max_model_len": 1}, "at least 2"),
         ({"watermark": 1.0}, "watermark must be a share"),
-        ({"kv_policy": "hope"}, "kv_policy must be one of on-demand, reserve, got 'hope'"),
+        ({"kv_policy": "hope"}, "kv_policy must be one of on-demand, reserve, predict, got 'hope'"),
         ({"unit": "token"}, "unit must be one of"),
         ({"enable_chunked_prefill": False}, "is below max_model_len=8192"),
         (

@@ -40,7 +40,7 @@ def configs(draw) -> SchedulerConfig:
         enable_prefix_caching=draw(st.booleans()),
         enable_chunked_prefill=chunked,
         long_prefill_token_threshold=draw(st.integers(0, 3)) if chunked else 0,
-        kv_policy=draw(st.sampled_from(["on-demand", "reserve"])),
+        kv_policy=draw(st.sampled_from(["on-demand", "reserve", "predict"])),
         unit=draw(st.sampled_from(["step", "request"])),
         prefill=draw(st.sampled_from(["mixed", "first"])),
         ordering=ordering,

@@ -13,7 +13,7 @@ from headway.core.events import Preempted
 
 COMBINATIONS = list(
     itertools.product(
-        ("on-demand", "reserve"), ("step", "request"), ("mixed", "first"), (True, False)
+        ("on-demand", "reserve", "predict"), ("step", "request"), ("mixed", "first"), (True, False)
     )
 )
 STEPS_PER_COMBINATION = 1300  # 16 combinations: more than 20,000 steps
@@ -31,7 +31,8 @@ def test_every_law_holds_on_random_walks(kv_policy, unit, prefill, caching):
         walk(world, rng, num_moves=80)
         num_steps += len(world.steps)
         num_preemptions += sum(isinstance(event, Preempted) for event in world.events)
-    assert (num_preemptions > 0) == (kv_policy == "on-demand")
+    if kv_policy != "predict":  # which needs to hardly ever
+        assert (num_preemptions > 0) == (kv_policy == "on-demand")
 
 
 def random_config(rng: random.Random, **choices) -> SchedulerConfig:

@@ -27,7 +27,7 @@ from headway.replay.exact import replay_exactly
 
 COMBINATIONS = list(
     itertools.product(
-        ("on-demand", "reserve"),
+        ("on-demand", "reserve", "predict"),
         ("step", "request"),
         ("mixed", "first"),
         (True, False),

@@ -104,7 +104,7 @@ def worlds(draw) -> Setup:
         max_num_seqs=draw(st.integers(1, 8)),
         max_num_batched_tokens=draw(st.sampled_from([8, 64, 200])),
         enable_prefix_caching=draw(st.booleans()),
-        kv_policy=draw(st.sampled_from(["on-demand", "reserve"])),
+        kv_policy=draw(st.sampled_from(["on-demand", "reserve", "predict"])),
         max_model_len=50,
     )
 

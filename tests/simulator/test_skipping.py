@@ -26,7 +26,7 @@ def knobs(draw) -> SchedulerConfig:
         block_size=draw(st.sampled_from([1, BLOCK_SIZE])),
         max_model_len=MAX_LEN,
         enable_prefix_caching=draw(st.booleans()),
-        kv_policy=draw(st.sampled_from(["on-demand", "reserve"])),
+        kv_policy=draw(st.sampled_from(["on-demand", "reserve", "predict"])),
         unit=draw(st.sampled_from(["step", "request"])),
         prefill=draw(st.sampled_from(["mixed", "first"])),
         ordering=draw(st.sampled_from(["fcfs", "priority", "sjf", "fair", "edf"])),
@@ -125,7 +125,7 @@ def test_the_log_and_every_column_are_the_same(config, asked, num_ahead):
     assert repr(at_once.summary()) == repr(one_by_one.summary())
 
 
-@pytest.mark.parametrize("kv_policy", ["on-demand", "reserve"])
+@pytest.mark.parametrize("kv_policy", ["on-demand", "reserve", "predict"])
 def test_held_blocks_are_counted_as_the_admission_takes_them(kv_policy):
     """A prompt of 3 with 6 ahead takes three blocks of 4, and the fourth for its 13th token."""
     config = SchedulerConfig(block_size=4, max_model_len=MAX_LEN, kv_policy=kv_policy)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from headway.core.tenants import weights_of
 
-KV_POLICIES = ("on-demand", "reserve")
+KV_RISK = 0.1
+KV_POLICIES = ("on-demand", "reserve", "predict")
 UNITS = ("step", "request")
 PREFILLS = ("mixed", "first")
 ORDERINGS = ("fcfs", "priority", "sjf", "fair", "edf")
@@ -26,6 +27,7 @@ class SchedulerConfig:
     `ageing_tokens_per_s`: under "sjf" a second of waiting makes up for so many tokens of work; None
     is 50, 0 is no ageing.
     `skip_blocked_ms`: how long others may pass one that does not fit, from the first that did.
+    `kv_risk`: of the predict policy, how likely those it admits may outgrow the pool.
     `prefix_salt` separates the prefix caches of servers. Raises ValueError with a sentence.
     """
 
@@ -37,6 +39,7 @@ class SchedulerConfig:
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
     kv_policy: str = "on-demand"
+    kv_risk: float = KV_RISK
     unit: str = "step"
     prefill: str = "mixed"
     ordering: str = "fcfs"
@@ -76,6 +79,10 @@ def _check_counts(config: SchedulerConfig) -> None:
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
     if not 0 <= config.watermark < 1:
         raise ValueError(f"watermark must be a share in [0, 1), got {config.watermark!r}")
+    if not 0 < config.kv_risk <= 0.5:
+        raise ValueError(f"kv_risk must be a probability in (0, 0.5], got {config.kv_risk!r}")
+    if config.kv_policy != "predict" and config.kv_risk != KV_RISK:
+        raise ValueError(f"kv_risk is for kv_policy=predict, which is {config.kv_policy!r}")
 
 
 def _check_choices(config: SchedulerConfig) -> None:

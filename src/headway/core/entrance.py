@@ -122,6 +122,8 @@ class Entrance:
 
     def _try_admit(self, sequence: Sequence, step: StepBuilder) -> Blocker | None:
         """Give the sequence a slot and its first chunk, or say what is missing."""
+        if self._admission.refuses(sequence):
+            return Blocker.BLOCKS
         cached_ids = self._prefix.find(sequence)
         num_cached = len(cached_ids) * self._config.block_size
         num_wanted = sequence.num_tokens - num_cached
@@ -130,6 +132,11 @@ class Entrance:
             return Blocker.BUDGET
         if not self._has_room(sequence, cached_ids, num_cached + num_tokens):
             return Blocker.BLOCKS
+        if self._residents.running:
+            num_shared = len(cached_ids) - self._pool.num_unheld(cached_ids)
+            objection = self._admission.objection(sequence, self._pool, num_shared, step.index)
+            if objection is not None:
+                return objection
         self._take_blocks(sequence, cached_ids, num_cached + num_tokens)
         self._enter_slot(sequence, num_cached, step)
         step.add(sequence, num_tokens, samples=num_tokens == num_wanted)

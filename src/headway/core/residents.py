@@ -63,11 +63,15 @@ class Residents:
         sequence.status = SequenceStatus.FINISHED
         if retired:
             self._untold.append(retired)
-            self._forecast.ended(sequence)
-            self._admission.ended(sequence)
+            self.finished(sequence)
         if not self._unit.park(sequence):
             self._release(sequence)
         return self._leave(sequence)
+
+    def finished(self, sequence: Sequence) -> None:
+        """Its output is whole: so long are outputs."""
+        self._forecast.ended(sequence)
+        self._admission.ended(sequence)
 
     def _leave(self, sequence: Sequence) -> list[Retired]:
         del self._running[sequence.sequence_id]

@@ -136,6 +136,8 @@ class Scheduler:
             # One that has ended in a static batch answers when its batch does.
             if index in (None, sequence.index) and sequence.status is not SequenceStatus.FINISHED:
                 events.append(Aborted(sequence.sequence_id, request_id, reason, detail, cause))
+                if reason is FinishReason.STOP:  # somebody who reads it found a stop string
+                    self._residents.finished(sequence)
                 events += self._end(sequence)
         return events
 

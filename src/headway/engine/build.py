@@ -176,6 +176,7 @@ def _scheduler_config(config: EngineConfig, sizes: Sizes) -> SchedulerConfig:
         enable_chunked_prefill=config.enable_chunked_prefill,
         long_prefill_token_threshold=config.long_prefill_token_threshold,
         kv_policy=config.kv_policy,
+        kv_risk=config.kv_risk,
         unit=config.batching_unit,
         prefill=config.prefill_placement,
         ordering=config.scheduling_policy,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headway.core.config import KV_RISK
+
 DTYPES = ("auto", "float32", "bfloat16")
 KV_CACHE_DTYPES = ("auto", "float32", "bfloat16", "int8")
 QUANTIZATIONS = ("int8", "int4", "gguf")
@@ -43,6 +45,7 @@ class EngineConfig:
     enable_prefix_caching: bool = True
     kv_cache_dtype: str = "auto"
     kv_policy: str = "on-demand"
+    kv_risk: float = KV_RISK  # of `predict`
     batching_unit: str = "step"
     prefill_placement: str = "mixed"
     preemption_victim: str = "auto"  # by the scheduling policy
@@ -63,6 +66,8 @@ class EngineConfig:
             _at_least_one(name, getattr(self, name))
         for name in ("kv_cache_memory_bytes", "num_gpu_blocks_override", "block_size"):
             _at_least_one(name, getattr(self, name))
+        if self.kv_policy != "predict" and self.kv_risk != KV_RISK:
+            raise ValueError(f"kv_risk is for kv_policy predict, which is {self.kv_policy}")
         if self.block_size % 16:
             raise ValueError(
                 f"block_size must be a multiple of 16 on the CPU, got {self.block_size}"

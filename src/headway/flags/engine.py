@@ -10,6 +10,7 @@ from headway.flags.values import (
     parse_count,
     parse_int,
     parse_model_len,
+    parse_risk,
     parse_share,
     parse_size,
     parse_weights,
@@ -115,9 +116,15 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
     _engine.choice("--kv-cache-dtype", KV_CACHE_DTYPES, "Type of keys and values.", "TYPE"),
     _engine.choice(
         "--kv-policy",
-        ("on-demand", "reserve"),
-        "Blocks as needed, or all that max_tokens may need at admission.",
+        ("on-demand", "reserve", "predict"),
+        "Blocks as needed; all that max_tokens may need; or what outputs are expected to need.",
         "POLICY",
+    ),
+    _engine.value(
+        "--kv-risk",
+        parse_risk,
+        "With --kv-policy predict: how likely an admission may be to end in a preemption.",
+        "SHARE",
     ),
     _engine.choice(
         "--batching-unit",

@@ -86,6 +86,16 @@ def parse_weights(text: str) -> str:
     return text
 
 
+def parse_risk(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 0.5:
+        raise ValueError(f"must be above 0 and at most 0.5, got {text!r}")
+    return value
+
+
 def parse_file(text: str) -> Path:
     path = Path(text)
     if not path.is_file():

@@ -134,6 +134,8 @@ def _variants(setup: Setup, result: Result) -> Iterator[tuple[str, list[tuple[An
     yield "watermark", _changed(setup, "watermark", watermarks)
     passing = [0, 2 * config.skip_blocked_ms] if config.skip_blocked_ms else [1000]
     yield "skip_blocked_ms", _changed(setup, "skip_blocked_ms", passing)
+    if config.kv_policy == "predict":
+        yield "kv_risk", _changed(setup, "kv_risk", [config.kv_risk / 2, config.kv_risk * 2])
     for knob in _SWITCHES:
         yield knob, _changed(setup, knob, [not getattr(config, knob)])
     for knob, choices in _CHOICES.items():

@@ -13,6 +13,7 @@ from headway.core.policies.forecast import LengthForecast
 from headway.core.policies.ordering import ByPriority, Fcfs, Ordering
 from headway.core.policies.passing import Passing
 from headway.core.policies.precedence import Equality, Precedence, PriorityRanks
+from headway.core.policies.predict import Predict
 from headway.core.policies.prefill import Chunked, PrefillPlacement, Whole
 from headway.core.policies.shortest import USUAL_AGEING, ShortestFirst
 from headway.core.policies.victim import LeastLost, LowestPriority, Newest, VictimRule
@@ -51,6 +52,13 @@ def build_policies(config: SchedulerConfig) -> Policies:
     admissions: dict[str, Admission] = {
         "on-demand": OnDemand(config.reserve_full_isl),
         "reserve": Reserve(config.max_model_len),
+        "predict": Predict(
+            forecast,
+            block_size=config.block_size,
+            reserve_full_isl=config.reserve_full_isl,
+            risk_in_a_million=round(config.kv_risk * 1_000_000),
+            num_tokens_a_step=config.max_num_batched_tokens // 16,
+        ),
     }
     return Policies(
         ordering=ordering,

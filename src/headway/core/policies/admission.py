@@ -8,6 +8,7 @@ from typing import Protocol
 from headway.core.blocks import BlockPool
 from headway.core.request import Request
 from headway.core.sequence import Sequence
+from headway.core.step import Blocker
 
 
 class Admission(Protocol):
@@ -32,15 +33,16 @@ class Admission(Protocol):
         """It has said no already, and nothing has changed since: nothing else need be asked."""
         return False
 
-    def foresees_room(
+    def objection(
         self, sequence: Sequence, pool: BlockPool, num_shared: int, num_steps: int
-    ) -> bool:
-        """Whether the pool will do for all that run and for this one, which fits for now.
+    ) -> Blocker | None:
+        """Why the sequence, which fits for now, may not start; None if it may.
 
-        `num_shared`: of its blocks, those that others hold too. `num_steps`: decided so far. Asked
-        only while others run. A no is final until somebody gets a slot or loses it.
+        BLOCKS: the pool will not do for it and all that run, until one of them is gone. BUDGET: not
+        in this step. `num_shared`: of its blocks, those that others hold too. `num_steps`: decided
+        before this one. Asked only while others run.
         """
-        return True
+        return None
 
     def entered(self, sequence: Sequence) -> None:
         """The sequence got a slot, and its first blocks."""

@@ -146,7 +146,7 @@ class EarliestDeadline(Ordering):
         num_fitting = 1 + left_ns // max(1, self.pace.step_ns)  # the prompt yields the first
         if num_fitting < 1:
             return _Odds(0, 1)
-        curve, said = self._forecast.survival(sequence.request), sequence.num_output_tokens
+        curve, said = self._forecast.survival(sequence), sequence.num_output_tokens
         most = sequence.max_num_tokens - sequence.num_prompt_tokens
         end = min(most, said + num_fitting)
         chance = ONE if end == most else ONE - ONE * curve.beyond(end) // curve.beyond(said)

@@ -89,9 +89,9 @@ class LengthForecast:
         for found in self._classes_of(sequence.request):
             found.observe(sequence.num_output_tokens, is_cut=is_cut)
 
-    def survival(self, request: Request) -> Survival:
-        """Of the narrowest class of the request that has seen enough."""
-        narrow, middle, wide = self._classes_of(request)
+    def survival(self, sequence: Sequence) -> Survival:
+        """Of the narrowest class of its request that has seen enough."""
+        narrow, middle, wide = self._classes_of(sequence.request)
         for found in (narrow, middle):
             if found.num_seen >= _ENOUGH:
                 return found.survival()
@@ -107,7 +107,7 @@ class LengthForecast:
     def num_tokens_left(self, sequence: Sequence) -> int:
         """The mean of what the sequence will still say; its limit is a bound."""
         most = sequence.max_num_tokens - sequence.num_prompt_tokens
-        curve = self.survival(sequence.request)
+        curve = self.survival(sequence)
         return curve.num_tokens_left(sequence.num_output_tokens, most)
 
     def _classes_of(self, request: Request) -> tuple[_Class, _Class, _Class]:
@@ -186,7 +186,7 @@ def _estimate(ended: list[int], cut: list[int], running: list[int]) -> Survival:
         lengths.append(known)
         shares.append(shares[-1])
     _add_tail(lengths, shares)
-    return Survival(lengths, _with_phantoms(shares, num_ended + len(cut)))
+    return Survival(lengths, _with_phantoms(shares, num_ended))
 
 
 def _add_tail(lengths: list[int], shares: list[int]) -> None:

@@ -1,0 +1,142 @@
+"""Admission by the memory that all who run are expected to need at their common peak."""
+
+from __future__ import annotations
+
+from headway.core.blocks import BlockPool
+from headway.core.policies.admission import Admission
+from headway.core.policies.forecast import LengthForecast
+from headway.core.policies.peak import Peak, Resident, deviations
+from headway.core.request import Request
+from headway.core.sequence import Sequence
+from headway.core.step import Blocker
+
+
+class Predict(Admission):
+    """Admits while the expected peak of held memory stays in the pool, at a stated risk.
+
+    The peak is that of LightLLM's past-future scheduler (Gong et al., ASPLOS 2025): at each point
+    to come, what those hold who are still there. There, each has a length drawn from the past; here
+    each is there with the probability that the past gives it, and what the pool must hold is a
+    quantile of the sum, as the deviations of many cancel out.
+
+    While memory is short newcomers come one after another, not several in a step: a step with one
+    prompt hides it behind the decodes, or the decodes behind it, where two prompts hide nothing.
+    Small ones come together, up to `num_tokens_a_step`.
+    """
+
+    def __init__(
+        self,
+        forecast: LengthForecast,
+        *,
+        block_size: int,
+        reserve_full_isl: bool,
+        risk_in_a_million: int,
+        num_tokens_a_step: int,
+    ) -> None:
+        self._forecast = forecast
+        self._block_size = block_size
+        self._reserve_full_isl = reserve_full_isl
+        self._deviations = deviations(risk_in_a_million)
+        self._num_tokens_a_step = num_tokens_a_step
+        self._running: dict[int, Sequence] = {}
+        self._most_blocks = 0  # that all who run hold if each goes on to its limit
+        self._refused: set[int] = set()
+        self._peak: Peak | None = None
+        self._narrow = 0  # how far off there was no room the last time
+        self._step = 0  # whose questions these are
+        self._num_entered_tokens = 0  # in it
+        self._newcomer: Resident | None = None
+
+    def num_tokens_taken(self, sequence: Sequence, num_tokens: int) -> int:
+        return num_tokens
+
+    def num_tokens_free(self, sequence: Sequence, num_tokens: int) -> int:
+        return sequence.num_tokens if self._reserve_full_isl else num_tokens
+
+    def num_tokens_ever(self, request: Request) -> int:
+        return request.num_prompt_tokens
+
+    def entered(self, sequence: Sequence) -> None:
+        self._refused.clear()
+        self._running[sequence.sequence_id] = sequence
+        self._most_blocks += self._blocks(sequence.max_num_tokens)
+        newcomer, self._newcomer = self._newcomer, None
+        if newcomer is None or self._peak is None:
+            self._peak = None
+            return
+        self._peak.add(newcomer)
+        self._num_entered_tokens += newcomer.size
+
+    def left(self, sequence: Sequence) -> None:
+        self._refused.clear()
+        self._peak = None
+        del self._running[sequence.sequence_id]
+        self._most_blocks -= self._blocks(sequence.max_num_tokens)
+
+    def refuses(self, sequence: Sequence) -> bool:
+        return sequence.sequence_id in self._refused
+
+    def objection(
+        self, sequence: Sequence, pool: BlockPool, num_shared: int, num_steps: int
+    ) -> Blocker | None:
+        if self._most_blocks + self._blocks(sequence.max_num_tokens) <= pool.num_blocks:
+            self._peak = None
+            return None
+        if num_steps != self._step:
+            self._step, self._num_entered_tokens, self._peak = num_steps, 0, None
+        if self._num_entered_tokens > self._num_tokens_a_step:
+            return Blocker.BUDGET
+        peak = self._peak = self._peak or self._look(pool)
+        newcomer = self._resident(sequence, num_shared)
+        capacity = pool.num_blocks * self._block_size
+        narrow = peak.lack(newcomer, capacity, self._deviations, self._narrow)
+        if narrow is None:
+            self._newcomer = newcomer
+            return None
+        self._narrow = narrow
+        self._refused.add(sequence.sequence_id)
+        return Blocker.BLOCKS
+
+    def _look(self, pool: BlockPool) -> Peak:
+        residents = [
+            self._resident(sequence, _num_shared(sequence.block_ids, pool))
+            for sequence in self._running.values()
+        ]
+        held = (pool.num_held + self._num_blocks_to_come()) * self._block_size
+        return Peak(residents, held, self._block_size)
+
+    def _resident(self, sequence: Sequence, num_shared: int) -> Resident:
+        num_tokens = len(sequence.token_ids)
+        return Resident(
+            self._forecast.survival(sequence),
+            num_tokens - sequence.num_prompt_tokens,
+            sequence.max_num_tokens - num_tokens,
+            num_tokens + self._block_size // 2 - num_shared * self._block_size,
+        )
+
+    def _num_blocks_to_come(self) -> int:
+        """Of known tokens that are being computed, those that have no blocks yet."""
+        num_blocks = 0
+        for sequence in reversed(self._running.values()):
+            if sequence.num_computed_tokens >= len(sequence.token_ids) - 1:
+                break  # a decode; prompts come behind those admitted before them
+            missing = self._blocks(len(sequence.token_ids)) - len(sequence.block_ids)
+            num_blocks += max(0, missing)
+        return num_blocks
+
+    def _blocks(self, num_tokens: int) -> int:
+        return -(-num_tokens // self._block_size)
+
+
+def _num_shared(block_ids: list[int], pool: BlockPool) -> int:
+    """Blocks that others hold too: they come first."""
+    if not block_ids or pool.num_holders(block_ids[0]) == 1:
+        return 0
+    low, high = 1, len(block_ids)
+    while low < high:
+        middle = (low + high) // 2
+        if pool.num_holders(block_ids[middle]) > 1:
+            low = middle + 1
+        else:
+            high = middle
+    return low
