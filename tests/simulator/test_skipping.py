@@ -125,6 +125,15 @@ def test_the_log_and_every_column_are_the_same(config, asked, num_ahead):
     assert repr(at_once.summary()) == repr(one_by_one.summary())
 
 
+def test_who_is_barred_waits_for_a_slot_once_those_behind_have_taken_them():
+    """The step that gives the last slot to one behind says "tenant", those after it "slots"."""
+    config = SchedulerConfig(max_num_seqs=2, max_tenant_seqs=1, max_model_len=MAX_LEN)
+    asked = [asks(1, 1, 9, tenant="a"), asks(2, 1, 9, tenant="a"), asks(4, 1, 9, tenant="b")]
+    logs = [play(config, asked, skip_ahead=skip_ahead)[0].records for skip_ahead in (True, False)]
+    assert logs[0] == logs[1]
+    assert [record.blocker for record in logs[0][:3]] == ["tenant", "slots", "slots"]
+
+
 @pytest.mark.parametrize("kv_policy", ["on-demand", "reserve", "predict"])
 def test_held_blocks_are_counted_as_the_admission_takes_them(kv_policy):
     """A prompt of 3 with 6 ahead takes three blocks of 4, and the fourth for its 13th token."""
