@@ -15,7 +15,8 @@ TAKEN = """
 --quantization int8|-q int8
 --max-model-len 8k|--max-model-len -1|--seed 1|--max-num-seqs 4|--max-num-batched-tokens 512
 --enable-chunked-prefill|--no-enable-chunked-prefill|--long-prefill-token-threshold 64
---max-num-partial-prefills 1|--max-long-partial-prefills 1|--scheduling-policy fcfs
+--max-num-partial-prefills 8|--target-itl-ms 12.5|--max-long-partial-prefills 1
+--scheduling-policy fcfs
 --scheduling-policy sjf|--scheduling-policy edf|--ageing-tokens-per-s 5
 --scheduling-policy priority|--scheduler-reserve-full-isl|--no-scheduler-reserve-full-isl
 --watermark 0.1|--max-num-queued-reqs 10|--max-num-queued-tokens 8k|--queue-full-status 429
@@ -62,14 +63,14 @@ NOTED = """
 """
 REFUSED = """
 --trust-remote-code|--tokenizer-mode slow|--load-format gguf2
---max-num-partial-prefills 2
+--target-itl-ms -1
 --max-long-partial-prefills 2|--prefix-caching-hash-algo xxhash|--kv-cache-dtype fp8
 --kv-offloading-size 4|--kv-offloading-backend native|--preemption-mode swap
 --preemption-victim last|--enable-lora|--lora-modules a=b|--logprobs-mode raw_logits
 --speculative-config {}|-sc {}|-tp 2|-pp 2|-dp 2|--tensor-parallel-size 2|-q awq
 --quantization fp8|--no-batch-invariant|--enable-auto-tool-choice|--tool-call-parser hermes
 --reasoning-parser qwen3|--tool-server demo|--api-server-count 2|--headless
---data-parallel-supervisor-port 9256|--target-itl-ms 50
+--data-parallel-supervisor-port 9256
 --tenant-header x:y|--tenant-weights a=0|--runaway-alarm-length-share 0.5
 --explain-buffer 10000
 """

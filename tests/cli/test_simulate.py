@@ -162,6 +162,8 @@ SAMPLES = {
     "kv_risk": "0.02",
     "max_num_seqs": "3",
     "long_prefill_token_threshold": "7",
+    "max_num_partial_prefills": "4",
+    "target_itl_ms": "5.5",
     "block_size": "32",
     "kv_cache_memory_bytes": "1GiB",
     "num_gpu_blocks_override": "77",

@@ -187,6 +187,8 @@ class World:
 
     def complete(self) -> list[Event]:
         step = self.scheduler.in_flight[0]
+        if self.config.target_itl_ms:  # there is something to learn
+            self.now_ns += 100 + 200 * step.num_tokens
         return self._note(self.scheduler.complete(step, self.executor.run(step), self.now_ns))
 
     def fail(self) -> list[Event]:

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 from scheduler_world import World, make_request
 
-from headway.core.config import SchedulerConfig
+from headway.core.config import UNITS, SchedulerConfig
 from headway.core.invariants import check
 from headway.core.request import RepetitionDetection, TimeLimits
 
@@ -30,6 +30,8 @@ def time_limits(draw) -> TimeLimits:
 def configs(draw) -> SchedulerConfig:
     max_model_len = draw(st.integers(2, 20))
     chunked = draw(st.booleans())
+    prefill, unit = draw(st.sampled_from(["mixed", "first"])), draw(st.sampled_from(UNITS))
+    may_guard = chunked and (prefill, unit) == ("mixed", "step")
     least_budget = 1 if chunked else max_model_len
     ordering = draw(st.sampled_from(["fcfs", "priority", "sjf", "fair", "edf"]))
     return SchedulerConfig(
@@ -41,8 +43,10 @@ def configs(draw) -> SchedulerConfig:
         enable_chunked_prefill=chunked,
         long_prefill_token_threshold=draw(st.integers(0, 3)) if chunked else 0,
         kv_policy=draw(st.sampled_from(["on-demand", "reserve", "predict"])),
-        unit=draw(st.sampled_from(["step", "request"])),
-        prefill=draw(st.sampled_from(["mixed", "first"])),
+        max_num_partial_prefills=draw(st.sampled_from([0, 2, 3])) if chunked else 0,
+        target_itl_ms=draw(st.sampled_from([0, 0.001, 0.002])) if may_guard else 0,
+        unit=unit,
+        prefill=prefill,
         ordering=ordering,
         tenant_weights=draw(st.sampled_from(["", "a=3"])) if ordering == "fair" else "",
         max_tenant_seqs=draw(st.sampled_from([0, 0, 1, 2])),

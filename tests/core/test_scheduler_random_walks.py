@@ -38,6 +38,7 @@ def test_every_law_holds_on_random_walks(kv_policy, unit, prefill, caching):
 def random_config(rng: random.Random, **choices) -> SchedulerConfig:
     max_model_len = rng.randint(2, 24)
     whole = rng.random() < 0.2
+    may_guard = not whole and choices["unit"] == "step" and choices["prefill"] == "mixed"
     return SchedulerConfig(
         max_num_seqs=rng.randint(1, 5),
         max_num_batched_tokens=max_model_len + rng.randint(0, 9) if whole else rng.randint(1, 20),
@@ -45,6 +46,8 @@ def random_config(rng: random.Random, **choices) -> SchedulerConfig:
         max_model_len=max_model_len,
         enable_chunked_prefill=not whole,
         long_prefill_token_threshold=0 if whole else rng.choice((0, 0, 1, 3)),
+        max_num_partial_prefills=0 if whole else rng.choice((0, 2, 4)),
+        target_itl_ms=rng.choice((0, 0.001, 0.003)) if may_guard else 0,
         reserve_full_isl=rng.random() < 0.5,
         watermark=rng.choice((0.0, 0.0, 0.1, 0.5)),
         **choices,

@@ -77,6 +77,8 @@ CONFIGS = st.builds(
     block_size=st.sampled_from([1, 2, 4]),
     max_model_len=st.just(44),
     enable_prefix_caching=st.booleans(),
+    max_num_partial_prefills=st.sampled_from([0, 0, 3]),
+    target_itl_ms=st.sampled_from([0, 0, 0.004]),
 )
 
 

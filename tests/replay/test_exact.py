@@ -40,6 +40,7 @@ COMBINATIONS = list(
 def configs(draw, combination) -> SchedulerConfig:
     kv_policy, unit, prefill, caching, ordering = combination
     chunked = draw(st.booleans())
+    may_guard = chunked and (unit, prefill) == ("step", "mixed")
     return SchedulerConfig(
         kv_policy=kv_policy,
         unit=unit,
@@ -53,6 +54,8 @@ def configs(draw, combination) -> SchedulerConfig:
         max_model_len=30,
         block_size=draw(st.integers(1, 4)),
         enable_chunked_prefill=chunked,
+        max_num_partial_prefills=draw(st.sampled_from([0, 3])) if chunked else 0,
+        target_itl_ms=draw(st.sampled_from([0, STEP_NS / 1e6])) if may_guard else 0,
         victim=draw(st.sampled_from(["auto", "newest", "least-lost", "lowest-priority"])),
         reserve_full_isl=draw(st.booleans()),
         watermark=draw(st.sampled_from([0.0, 0.2])),

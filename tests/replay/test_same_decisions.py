@@ -50,6 +50,14 @@ def test_p06_a_small_model_under_every_combination(
     assert outcome.most_preemptions <= 12
 
 
+def test_what_a_guard_learned_from_real_times_it_learns_again(tiny: Loaded, tmp_path: Path) -> None:
+    """What it expected of each step, to the nanosecond, is part of what must be the same."""
+    settings = {"target_itl_ms": 2.0, "kv_policy": "on-demand"}
+    outcome = run_and_replay(*tiny, settings, tmp_path, num_requests=120)
+    assert outcome.difference is None
+    assert outcome.num_steps > 100
+
+
 @pytest.mark.parametrize("settings", [ALL[0], ALL[3], ALL[4], ALL[10]], ids=name_of)
 def test_the_default_model(default: Loaded, tmp_path: Path, settings: dict[str, object]) -> None:
     outcome = run_and_replay(*default, settings, tmp_path, num_requests=40, per_step=1.0)

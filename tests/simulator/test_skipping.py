@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.simulator.worlds import Listed, Log, PerToken, asks
 
-from headway.core.config import SchedulerConfig
+from headway.core.config import UNITS, SchedulerConfig
 from headway.core.policies import build_policies
 from headway.core.policies.admission import Admission
 from headway.simulator.simulate import simulate
@@ -20,6 +20,8 @@ BLOCK_SIZE, NUM_BLOCKS, MAX_LEN = 4, 24, 90
 
 @st.composite
 def knobs(draw) -> SchedulerConfig:
+    unit, prefill = draw(st.sampled_from(UNITS)), draw(st.sampled_from(["mixed", "first"]))
+    may_guard = (unit, prefill) == ("step", "mixed")
     return SchedulerConfig(
         max_num_seqs=draw(st.integers(1, 8)),
         max_num_batched_tokens=draw(st.sampled_from([3, 8, 32, 200])),
@@ -27,8 +29,10 @@ def knobs(draw) -> SchedulerConfig:
         max_model_len=MAX_LEN,
         enable_prefix_caching=draw(st.booleans()),
         kv_policy=draw(st.sampled_from(["on-demand", "reserve", "predict"])),
-        unit=draw(st.sampled_from(["step", "request"])),
-        prefill=draw(st.sampled_from(["mixed", "first"])),
+        max_num_partial_prefills=draw(st.sampled_from([0, 0, 2, 4])),
+        target_itl_ms=draw(st.sampled_from([0, 0.002, 0.02])) if may_guard else 0,
+        unit=unit,
+        prefill=prefill,
         ordering=draw(st.sampled_from(["fcfs", "priority", "sjf", "fair", "edf"])),
         max_tenant_seqs=draw(st.sampled_from([0, 0, 0, 1, 2])),
         victim=draw(st.sampled_from(["auto", "least-lost"])),

@@ -21,6 +21,9 @@ class SchedulerConfig:
     `max_num_seqs` is read at admission only. `watermark` is the share of blocks that an admission
     leaves free while others run. `reserve_full_isl`: an on-demand admission needs blocks for all
     known tokens, not only for its first chunk. `long_prefill_token_threshold` of 0 is off.
+    `max_num_partial_prefills`: prompts under way at a time, that share what a step has for them;
+    0 is 1, or 8 with a target. `target_itl_ms`: prompts beside decodes are cut so that a step is
+    expected to take no longer; 0 is off.
     `victim` "auto" goes with the ordering: the lowest priority where there are priorities, the most
     served where shares are fair. `tenant_weights`, as "a=2,b=1", are those of ordering "fair";
     `max_tenant_seqs` is the most running sequences of one tenant, 0 for no limit.
@@ -38,6 +41,8 @@ class SchedulerConfig:
     enable_prefix_caching: bool = True
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
+    max_num_partial_prefills: int = 0
+    target_itl_ms: float = 0.0
     kv_policy: str = "on-demand"
     kv_risk: float = KV_RISK
     unit: str = "step"
@@ -57,6 +62,7 @@ class SchedulerConfig:
         _check_choices(self)
         _check_whole_prompts(self)
         _check_ageing(self)
+        _check_target(self)
         _check_tenants(self)
 
     def num_blocks_for(self, num_tokens: int) -> int:
@@ -71,6 +77,7 @@ def _check_counts(config: SchedulerConfig) -> None:
         ("block_size", 1),
         ("max_model_len", 2),
         ("long_prefill_token_threshold", 0),
+        ("max_num_partial_prefills", 0),
         ("max_tenant_seqs", 0),
         ("skip_blocked_ms", 0),
     ):
@@ -96,6 +103,23 @@ def _check_choices(config: SchedulerConfig) -> None:
         value = getattr(config, name)
         if value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _check_target(config: SchedulerConfig) -> None:
+    target = config.target_itl_ms
+    if target and not 0.001 <= target <= 1e9:
+        raise ValueError(f"target_itl_ms must be 0 (off) or from 0.001 to 1e9, got {target!r}")
+    shares = target or config.max_num_partial_prefills > 1
+    if shares and not config.enable_chunked_prefill:
+        raise ValueError(
+            "target_itl_ms and max_num_partial_prefills cut prompts into chunks, but chunked "
+            "prefill is off: leave them out or enable chunked prefill"
+        )
+    if target and (config.prefill != "mixed" or config.unit != "step"):
+        raise ValueError(
+            "target_itl_ms is for decodes that share their steps with prompts: it needs prompts "
+            "mixed with decodes and continuous batching"
+        )
 
 
 def _check_whole_prompts(config: SchedulerConfig) -> None:

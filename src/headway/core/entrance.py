@@ -16,6 +16,8 @@ from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.step import Blocker
 from headway.core.step_builder import StepBuilder
 
+_MOST_PASSED_OVER = 32  # by prompts that are short beside those under way, in a step
+
 
 class Entrance:
     """Admits the waiting, in their order, until somebody has to go on waiting."""
@@ -83,6 +85,8 @@ class Entrance:
             return Blocker.SLOTS
         if not step.tokens_left:
             return Blocker.BUDGET
+        if step.barred.get(Blocker.PREFILL, 0) >= _MOST_PASSED_OVER:
+            return Blocker.PREFILL
         return None
 
     def barred(self, sequence: Sequence) -> Blocker | None:
@@ -90,7 +94,7 @@ class Entrance:
         for constraint in self._constraints:
             if blocker := constraint.bars(sequence):
                 return blocker
-        return None
+        return self._prefill.bars(sequence)
 
     # ---- What one would need ----
 
@@ -107,7 +111,7 @@ class Entrance:
         """Tokens of its first chunk, if it had the whole budget."""
         num_cached = len(self._prefix.find(sequence)) * self._config.block_size
         budget = self._config.max_num_batched_tokens
-        return self._prefill.chunk(sequence.num_tokens - num_cached, budget)
+        return self._prefill.first_chunk(sequence.num_tokens - num_cached, budget)
 
     def num_blocks_missing(self, sequence: Sequence) -> int:
         """Blocks that must be free for it, beside others: cached ones that it would take too."""
@@ -127,7 +131,7 @@ class Entrance:
         cached_ids = self._prefix.find(sequence)
         num_cached = len(cached_ids) * self._config.block_size
         num_wanted = sequence.num_tokens - num_cached
-        num_tokens = self._prefill.chunk(num_wanted, step.tokens_left)
+        num_tokens = self._prefill.chunk(sequence, num_cached, num_wanted, step)
         if not num_tokens:
             return Blocker.BUDGET
         if not self._has_room(sequence, cached_ids, num_cached + num_tokens):

@@ -40,10 +40,9 @@ class Eviction:
         self, sequence: Sequence, num_tokens: int, step: StepBuilder, now_ns: int
     ) -> bool:
         """Preempt until `sequence` can grow by `num_tokens`. False if it was its own victim."""
-        num_tokens += sequence.num_computed_tokens
-        if num_tokens <= len(sequence.block_ids) * self._config.block_size:
+        num_missing = self._num_missing(sequence, num_tokens)
+        if num_missing <= 0:
             return True
-        num_missing = self._config.num_blocks_for(num_tokens) - len(sequence.block_ids)
         while num_missing > self._pool.num_free:
             victim = self._victims.choose(self._not_above(sequence), self._pool)
             self.preempt(victim, sequence, step, now_ns)
@@ -59,6 +58,19 @@ class Eviction:
             return running
         rank = self._precedence.rank(sequence)
         return {i: s for i, s in running.items() if self._precedence.rank(s) >= rank}
+
+    def try_grow(self, sequence: Sequence, num_tokens: int) -> bool:
+        """Let `sequence` grow by `num_tokens` if there are blocks for them."""
+        num_missing = self._num_missing(sequence, num_tokens)
+        if num_missing > self._pool.num_free:
+            return False
+        if num_missing > 0:
+            sequence.block_ids += self._pool.allocate(num_missing)
+        return True
+
+    def _num_missing(self, sequence: Sequence, num_tokens: int) -> int:
+        num_tokens += sequence.num_computed_tokens
+        return self._config.num_blocks_for(num_tokens) - len(sequence.block_ids)
 
     def preempt(
         self, victim: Sequence, beneficiary: Sequence, step: StepBuilder, now_ns: int

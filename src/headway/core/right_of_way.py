@@ -120,7 +120,7 @@ class RightOfWay:
         growths: dict[int, int] = {}
         for sequence in self._residents.running.values():
             num_wanted = sequence.num_wanted_tokens()
-            chunk = self._prefill.chunk(num_wanted, self._config.max_num_batched_tokens)
+            chunk = self._prefill.first_chunk(num_wanted, self._config.max_num_batched_tokens)
             num_ahead = min(num_wanted + num_steps - 1, num_steps * chunk)
             end = sequence.num_computed_tokens + num_ahead
             num_blocks = self._config.num_blocks_for(min(end, sequence.max_num_tokens))

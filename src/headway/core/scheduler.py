@@ -39,8 +39,7 @@ from headway.core.time_limits import TimeKeeper
 from headway.core.waiting import WaitingQueue
 
 MAX_STEPS_IN_FLIGHT = 2
-# Looked up once, not once for each sequence of each step.
-_RUNNING, _FINISHED = SequenceStatus.RUNNING, SequenceStatus.FINISHED
+_RUNNING, _FINISHED = SequenceStatus.RUNNING, SequenceStatus.FINISHED  # looked up only once
 
 
 class Scheduler:
@@ -165,9 +164,10 @@ class Scheduler:
         self._continue_running(step, now_ns, holds_decodes=holds_decodes)
         step.release()
         self._admit_waiting(step, now_ns)
+        self._prefix.register(self._prefill.finish(step, self._eviction.try_grow))
         if holds_decodes and step.is_empty:
             self._continue_running(step, now_ns, holds_decodes=False)
-        return self._launch(step)
+        return self._launch(step, now_ns)
 
     def _expire(self, step: StepBuilder, now_ns: int) -> None:
         for take in (self._time.take_due, self._ordering.give_up):
@@ -177,7 +177,8 @@ class Scheduler:
                 step.retired += self._end(sequence)
 
     def _continue_running(self, step: StepBuilder, now_ns: int, *, holds_decodes: bool) -> None:
-        for sequence in self._ordering.running(self._residents.running.values(), now_ns):
+        running = self._ordering.running(self._residents.running.values(), now_ns)
+        for sequence in self._prefill.order(running, self.num_waiting, now_ns):
             if not step.tokens_left:
                 break
             if sequence.status is not _RUNNING:
@@ -186,7 +187,8 @@ class Scheduler:
                 continue
             num_tokens = num_wanted = sequence.num_wanted_tokens()
             if num_wanted > 1:  # one fits in whatever is left
-                num_tokens = self._prefill.chunk(num_wanted, step.tokens_left)
+                first = sequence.num_computed_tokens
+                num_tokens = self._prefill.chunk(sequence, first, num_wanted, step)
             if num_tokens and self._eviction.make_room(sequence, num_tokens, step, now_ns):
                 step.add(sequence, num_tokens, samples=num_tokens == num_wanted)
         # Only now: a chunk that is placed may still be dropped, and is then never computed.
@@ -198,16 +200,17 @@ class Scheduler:
             if not sequence.num_preemptions:
                 self._time.admitted(sequence, now_ns)
 
-    def _launch(self, builder: StepBuilder) -> Step:
+    def _launch(self, builder: StepBuilder, now_ns: int) -> Step:
         step = builder.build()
         self._num_steps += 1
         self._in_flight.append(step)
         self._waiting_reasons = dict(builder.barred)
         self._outlook.decided(step, is_settled=builder.is_settled)
         self._ordering.launched(step)
+        self._prefill.launched(step, now_ns)
         num_behind = self.num_waiting - sum(builder.barred.values())
-        if step.blocker is not None and num_behind:
-            self._waiting_reasons[step.blocker] = num_behind
+        if (blocker := step.blocker) is not None and num_behind:
+            self._waiting_reasons[blocker] = builder.barred.get(blocker, 0) + num_behind
         return step
 
     # ---- Many steps at once ----
@@ -242,9 +245,8 @@ class Scheduler:
     ) -> list[Event]:
         """Take the first steps of a stride with the tokens that they yielded for each sequence.
 
-        `ends_ns`: when each of them ended, the first having begun at `start_ns`. Returns whom the
-        last of them ended; all others advanced. Raises ValueError, with nothing changed, for other
-        steps or tokens than it has, RuntimeError if it is out of date.
+        They end at `ends_ns`. Returns whom the last ended. Raises ValueError, with nothing changed,
+        for other steps or tokens than it has, RuntimeError if it is out of date.
         """
         if stride is not self._outlook.offered:
             raise RuntimeError(f"a stride from step {stride.first_index} is out of date")
@@ -255,6 +257,7 @@ class Scheduler:
         self._outlook.offered = None
         self._ordering.took(stride, num_steps)
         self._ordering.ran(start_ns, ends_ns)
+        self._prefill.took(stride, start_ns, ends_ns)
         self._num_steps += num_steps
         if not self.num_waiting:
             self._waiting_reasons = {}
@@ -285,6 +288,7 @@ class Scheduler:
             fields = (sequence.sequence_id, sequence.request.request_id, (token_id,))
             events.append(new_tuple(Advanced, fields))
         self._prefix.register(advanced)
+        self._prefill.completed(step, now_ns)
         return events + self._end_the_finished(advanced)
 
     def _end_the_finished(self, advanced: SequenceOf[Sequence]) -> list[Event]:

@@ -23,11 +23,12 @@ class Blocker(enum.Enum):
     GRAMMAR = "grammar"
     TENANT = "tenant"
     STATIC_BATCH = "static_batch"
+    PREFILL = "prefill"  # other prompts are under way, and it is not short beside them
 
     @property
     def bars_one(self) -> bool:
         """It concerns one sequence, so that those behind it may still be admitted."""
-        return self in (Blocker.ADAPTER, Blocker.GRAMMAR, Blocker.TENANT)
+        return self in (Blocker.ADAPTER, Blocker.GRAMMAR, Blocker.TENANT, Blocker.PREFILL)
 
 
 class Chunk(NamedTuple):
@@ -69,6 +70,7 @@ class Step:
     # Of the first in the queue that was not barred by a constraint; if all were, of the first.
     blocker: Blocker | None = None  # None when nobody waits or everybody was admitted
     blocked_sequence_id: int | None = None
+    predicted_ns: int | None = None  # how long it should take, where that decided its prompts
 
     @property
     def num_tokens(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from headway.core.events import Aborted, Admitted, Preempted, Resumed, Retired
 from headway.core.sequence import Sequence
 from headway.core.step import Blocker, Chunk, Step
@@ -23,6 +25,7 @@ class StepBuilder:
         self.is_settled = True  # False: what keeps the waiting waiting may change by itself
         self.barred: dict[Blocker, int] = {}  # how many a constraint kept waiting, by its reason
         self._num_held = 0
+        self.predicted_ns: int | None = None
         self._chunks: dict[int, Chunk] = {}
         self._blocked: tuple[Blocker, int] | None = None
         self._first_barred: tuple[Blocker, int] | None = None
@@ -33,6 +36,12 @@ class StepBuilder:
 
     def sequences(self) -> list[Sequence]:
         return [chunk.sequence for chunk in self._chunks.values()]
+
+    def chunks(self) -> Collection[Chunk]:
+        return self._chunks.values()
+
+    def chunk_of(self, sequence: Sequence) -> Chunk | None:
+        return self._chunks.get(sequence.sequence_id)
 
     def add(self, sequence: Sequence, num_tokens: int, *, samples: bool) -> None:
         """Place the sequence's next `num_tokens` in the step and count them as computed.
@@ -93,4 +102,5 @@ class StepBuilder:
             retired=tuple(self.retired),
             blocker=blocker,
             blocked_sequence_id=blocked_sequence_id,
+            predicted_ns=self.predicted_ns,
         )

@@ -41,8 +41,10 @@ class Outlook:
         self, config: SchedulerConfig, unit: BatchingUnit, constraints: SequenceOf[Constraint]
     ) -> None:
         self._unit = unit
-        lasting = [Blocker.SLOTS, Blocker.STATIC_BATCH, Blocker.TENANT]
-        if not config.enable_prefix_caching:
+        lasting = [Blocker.SLOTS, Blocker.STATIC_BATCH]
+        # Not TENANT: in the next step the slots may be full, which is then the reason. With a
+        # target, what a prompt would get of a step changes as decodes go on.
+        if not config.enable_prefix_caching and not config.target_itl_ms:
             lasting.append(Blocker.BLOCKS)  # or one that gets its name could be what they need
         self._lasting = () if constraints else tuple(lasting)
         self._is_disturbed = False

@@ -87,15 +87,12 @@ class EngineLoop:
         if stride is None:
             return False
         result = self._strider.run_stride(stride, until_ns)
+        ends_ns = result.ends_ns
         outcome = self._scheduler.take(
-            stride,
-            len(result.ends_ns),
-            result.token_ids,
-            start_ns=start_ns,
-            ends_ns=result.ends_ns,
+            stride, len(ends_ns), result.token_ids, start_ns=start_ns, ends_ns=ends_ns
         )
         if self._step_listeners:
-            for record in record_stride(stride, outcome, start_ns=start_ns, ends_ns=result.ends_ns):
+            for record in record_stride(stride, outcome, start_ns=start_ns, ends_ns=ends_ns):
                 for listener in self._step_listeners:
                     listener.on_step(record)
         self._tell(outcome)

@@ -75,6 +75,7 @@ class StepRecord:
     blocker: str | None = None
     blocked_sequence_id: int | None = None
     error: str = ""
+    predicted_ns: int | None = None  # how long it was to take, where that decided its prompts
 
     @property
     def decision(self) -> tuple[object, ...]:
@@ -85,6 +86,8 @@ class StepRecord:
     def to_json(self) -> str:
         """One line."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.predicted_ns is None:
+            del values["predicted_ns"]  # as of steps recorded before there were any
         return json.dumps(values, separators=(",", ":"))
 
     @staticmethod
@@ -97,6 +100,8 @@ class StepRecord:
         """From its fields as JSON has them. Raises ValueError if they are something else."""
         try:
             for name, types in _SINGLE.items():
+                if name not in values and name in _NOT_ALWAYS:
+                    continue
                 if type(values[name]) not in types:
                     raise TypeError(f"{name} cannot be {values[name]!r}")
             rows = {name: _rows(kind, values[name]) for name, kind in _ROWS.items()}
@@ -124,7 +129,9 @@ _SINGLE: dict[str, tuple[type, ...]] = {
     "blocker": (str, NoneType),
     "blocked_sequence_id": (int, NoneType),
     "error": (str,),
+    "predicted_ns": (int, NoneType),
 }
+_NOT_ALWAYS = ("predicted_ns",)
 _COLUMNS = {
     kind: [{column} for column in get_type_hints(kind).values()] for kind in {*_ROWS.values()}
 }
@@ -179,6 +186,7 @@ def record_step(
         blocker=step.blocker.value if step.blocker else None,
         blocked_sequence_id=step.blocked_sequence_id,
         error=error,
+        predicted_ns=step.predicted_ns,
     )
 
 

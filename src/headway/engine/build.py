@@ -175,6 +175,8 @@ def _scheduler_config(config: EngineConfig, sizes: Sizes) -> SchedulerConfig:
         enable_prefix_caching=config.enable_prefix_caching,
         enable_chunked_prefill=config.enable_chunked_prefill,
         long_prefill_token_threshold=config.long_prefill_token_threshold,
+        max_num_partial_prefills=config.max_num_partial_prefills,
+        target_itl_ms=config.target_itl_ms,
         kv_policy=config.kv_policy,
         kv_risk=config.kv_risk,
         unit=config.batching_unit,

@@ -32,6 +32,8 @@ class EngineConfig:
     max_num_batched_tokens: int | None = None
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
+    max_num_partial_prefills: int = 0  # 1, or 8 with a target
+    target_itl_ms: float = 0.0  # off
     scheduling_policy: str = "fcfs"
     ageing_tokens_per_s: int | None = None  # under sjf; None: 50
     tenant_weights: str = ""  # "a=2,b=1"

@@ -9,6 +9,7 @@ from headway.flags.values import (
     parse_bytes,
     parse_count,
     parse_int,
+    parse_milliseconds,
     parse_model_len,
     parse_risk,
     parse_share,
@@ -66,6 +67,17 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
         "--long-prefill-token-threshold",
         parse_count,
         "Most prompt tokens of one sequence in a step; 0 is no limit.",
+    ),
+    _engine.value(
+        "--max-num-partial-prefills",
+        parse_count,
+        "Most prompts under way at a time, short ones beside long ones; 1, or 8 with a target.",
+    ),
+    _engine.value(
+        "--target-itl-ms",
+        parse_milliseconds,
+        "Cuts prompts so that a step with decodes should take no longer; 0 is off.",
+        "MS",
     ),
     _engine.choice(
         "--scheduling-policy",

@@ -81,7 +81,11 @@ _ONE_VALUE = (
         why=": one engine is one machine",
     ),
     _may_be("--tokenizer-mode", only="auto"),
-    _may_be("--max-num-partial-prefills", "--max-long-partial-prefills", only="1", why=" for now"),
+    _may_be(
+        "--max-long-partial-prefills",
+        only="1",
+        why=": prompts join those under way by length, see --max-num-partial-prefills",
+    ),
     _may_be("--prefix-caching-hash-algo", only="sha256"),
     _may_be("--logprobs-mode", only="raw_logprobs"),
     _may_be("--api-server-count", "-asc", only="1", why=": one API process serves all"),
@@ -141,7 +145,6 @@ _REFUSED = (
         takes_value=False,
     ),
     _refused(
-        "--target-itl-ms",
         "--runaway-alarm-length-share",
         "--explain-buffer",
     ),

@@ -51,6 +51,16 @@ def parse_count(text: str) -> int:
     return value
 
 
+def parse_milliseconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"must be a number of milliseconds, at least 0, got {text!r}")
+    return value
+
+
 def parse_seconds(text: str) -> float:
     try:
         value = float(text)

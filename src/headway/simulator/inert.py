@@ -130,6 +130,12 @@ def _variants(setup: Setup, result: Result) -> Iterator[tuple[str, list[tuple[An
         "long_prefill_token_threshold",
         _changed(setup, "long_prefill_token_threshold", thresholds),
     )
+    target, most = config.target_itl_ms, config.max_num_partial_prefills
+    if target:
+        yield "target_itl_ms", _changed(setup, "target_itl_ms", [0.0, target / 2, target * 2])
+    if target or most > 1:
+        knob = "max_num_partial_prefills"
+        yield knob, _changed(setup, knob, [1, 2 * most or 16])
     watermarks = [0.0, min(0.99, 2 * config.watermark)] if config.watermark else [0.01]
     yield "watermark", _changed(setup, "watermark", watermarks)
     passing = [0, 2 * config.skip_blocked_ms] if config.skip_blocked_ms else [1000]

@@ -10,11 +10,13 @@ from headway.core.policies.batching import BatchingUnit, PerRequest, PerStep
 from headway.core.policies.deadline import EarliestDeadline
 from headway.core.policies.fair import Fair, MostServed
 from headway.core.policies.forecast import LengthForecast
+from headway.core.policies.guard import StallGuard
 from headway.core.policies.ordering import ByPriority, Fcfs, Ordering
 from headway.core.policies.passing import Passing
 from headway.core.policies.precedence import Equality, Precedence, PriorityRanks
 from headway.core.policies.predict import Predict
 from headway.core.policies.prefill import Chunked, PrefillPlacement, Whole
+from headway.core.policies.sharing import Shared
 from headway.core.policies.shortest import USUAL_AGEING, ShortestFirst
 from headway.core.policies.victim import LeastLost, LowestPriority, Newest, VictimRule
 from headway.core.tenants import weights_of
@@ -66,7 +68,7 @@ def build_policies(config: SchedulerConfig) -> Policies:
         victim=victims[config.victim],
         passing=Passing(config.skip_blocked_ms * 1_000_000),
         precedence=_build_precedence(config),
-        prefill=_build_prefill(config),
+        prefill=_build_prefill(config, ordering),
         unit=units[config.unit](),
         forecast=forecast,
     )
@@ -96,12 +98,22 @@ def _build_precedence(config: SchedulerConfig) -> Precedence:
     return PriorityRanks()
 
 
-def _build_prefill(config: SchedulerConfig) -> PrefillPlacement:
+def _build_prefill(config: SchedulerConfig, ordering: Ordering) -> PrefillPlacement:
     holds_decodes = {"mixed": False, "first": True}[config.prefill]
     if not config.enable_chunked_prefill:
         return Whole(holds_decodes)
     cap = config.long_prefill_token_threshold or config.max_num_batched_tokens
-    return Chunked(holds_decodes, cap)
+    target_ns = round(config.target_itl_ms * 1_000_000)
+    most_under_way = config.max_num_partial_prefills or (8 if target_ns else 1)
+    if most_under_way == 1 and not target_ns:
+        return Chunked(holds_decodes, cap)
+    return Shared(
+        ordering,
+        holds_decodes=holds_decodes,
+        max_chunk_tokens=cap,
+        most_under_way=most_under_way,
+        guard=StallGuard(target_ns) if target_ns else None,
+    )
 
 
 __all__ = ["Policies", "build_policies"]

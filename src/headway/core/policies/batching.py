@@ -77,7 +77,8 @@ class PerRequest:
         return True
 
     def stop_admitting(self, blocker: Blocker | None) -> None:
-        self.is_sealed = self.is_sealed or blocker is not Blocker.BUDGET
+        goes_on = blocker in (Blocker.BUDGET, Blocker.PREFILL)
+        self.is_sealed = self.is_sealed or not goes_on
 
     def drain(self) -> list[Sequence]:
         self.is_sealed = False

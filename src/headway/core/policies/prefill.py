@@ -2,23 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from headway.core.sequence import Sequence
+from headway.core.step import Blocker, Step
+from headway.core.step_builder import StepBuilder
+
+if TYPE_CHECKING:  # it imports the policies
+    from headway.core.stride import Stride
 
 
 class PrefillPlacement(Protocol):
-    @property
-    def holds_decodes(self) -> bool:
-        """Decodes are placed only in a step that finds no prompt to compute."""
+    """Asked while a step is decided; told of it afterwards, if it wants to learn."""
+
+    holds_decodes: bool  # decodes are placed only in a step that finds no prompt to compute
+
+    def chunk(
+        self, sequence: Sequence, first_position: int, num_wanted: int, step: StepBuilder
+    ) -> int:
+        """How many of the tokens that it wants to place in the step now; 0 for none.
+
+        Asked once for each running sequence that wants more than one, and for each waiting one
+        that comes up for admission.
+        """
         ...
 
-    def chunk(self, num_wanted: int, num_left: int) -> int:
-        """How many of the wanted tokens to place with that much budget left; 0 for none."""
+    def first_chunk(self, num_wanted: int, budget: int) -> int:
+        """How many of the tokens that it wants a sequence would have of a whole step's budget."""
         ...
+
+    def order(self, running: list[Sequence], num_waiting: int, now_ns: int) -> list[Sequence]:
+        """A step begins: the running, in their order of service, in the order to place them."""
+        return running
+
+    def bars(self, sequence: Sequence) -> Blocker | None:
+        """Why a waiting sequence is passed over in this step; None if it may be admitted."""
+        return None
+
+    def finish(
+        self, step: StepBuilder, try_grow: Callable[[Sequence, int], bool]
+    ) -> list[Sequence]:
+        """Place what was held back for the waiting; returns whose chunks have grown.
+
+        `try_grow`: gets a sequence blocks for so many tokens more, if that evicts nobody.
+        """
+        return []
+
+    def launched(self, step: Step, now_ns: int) -> None:
+        """This was decided. Once for each step that is not of a stride."""
+        return
+
+    def completed(self, step: Step, now_ns: int | None) -> None:
+        """It ended then, and did not fail."""
+        return
+
+    def took(self, stride: Stride, start_ns: int, ends_ns: SequenceOf[int]) -> None:
+        """Its first steps were taken, and ended then."""
+        return
 
 
 @dataclass(frozen=True, slots=True)
-class Chunked:
+class Chunked(PrefillPlacement):
     """Cut to the budget, and to a cap where one is set.
 
     With `holds_decodes` a step with a prompt in it has no decodes, as in early engines: everyone
@@ -28,17 +75,27 @@ class Chunked:
     holds_decodes: bool
     max_chunk_tokens: int
 
-    def chunk(self, num_wanted: int, num_left: int) -> int:
+    def chunk(
+        self, sequence: Sequence, first_position: int, num_wanted: int, step: StepBuilder
+    ) -> int:
         if num_wanted > self.max_chunk_tokens:
             num_wanted = self.max_chunk_tokens
-        return num_wanted if num_wanted < num_left else num_left
+        return num_wanted if num_wanted < step.tokens_left else step.tokens_left
+
+    def first_chunk(self, num_wanted: int, budget: int) -> int:
+        return min(num_wanted, self.max_chunk_tokens, budget)
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(PrefillPlacement):
     """A prompt is computed in one step or waits for one that has room for it."""
 
     holds_decodes: bool
 
-    def chunk(self, num_wanted: int, num_left: int) -> int:
-        return num_wanted if num_wanted <= num_left else 0
+    def chunk(
+        self, sequence: Sequence, first_position: int, num_wanted: int, step: StepBuilder
+    ) -> int:
+        return num_wanted if num_wanted <= step.tokens_left else 0
+
+    def first_chunk(self, num_wanted: int, budget: int) -> int:
+        return num_wanted if num_wanted <= budget else 0

@@ -1,0 +1,113 @@
+"""Prompts beside decodes: the step ends in time, prompts get on, one slow step changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+from scheduler_world import make_request
+
+from headway.core.config import SchedulerConfig
+from headway.core.scheduler import Scheduler
+from headway.core.step import Step, StepResult
+
+MS = 1_000_000
+
+
+class Machine:
+    """A scheduler on a machine of 20 ms a step and 0.4 ms a token; `slower` multiplies both."""
+
+    def __init__(self, target_ms: float = 60, **knobs) -> None:
+        sizes = {"max_num_batched_tokens": 8192, "max_model_len": 100_000}
+        config = SchedulerConfig(**{**sizes, "target_itl_ms": target_ms, **knobs})
+        self.scheduler = Scheduler(config, 20_000)
+        self.now_ns = 0
+        self.slower = 1.0
+
+    def add(self, name: str, prompt: int, max_tokens: int = 5000) -> None:
+        tokens = [ord(name[0])] * prompt
+        self.scheduler.add(make_request(name, tokens, max_tokens=max_tokens), self.now_ns)
+
+    def turn(self, extra_ms: float = 0) -> tuple[Step, float]:
+        """One step, and how many milliseconds it took."""
+        step = self.scheduler.schedule(self.now_ns)
+        ms = self.slower * (20 + 0.4 * step.num_tokens) + extra_ms
+        self.now_ns += round(ms * MS)
+        tokens = {c.sequence.sequence_id: (7,) for c in step.chunks if c.samples}
+        self.scheduler.complete(step, StepResult(tokens), self.now_ns)
+        return step, ms
+
+    def turns(self, count: int) -> list[tuple[Step, float]]:
+        return [self.turn() for _ in range(count)]
+
+
+def busy(**knobs) -> Machine:
+    """Two decode and a cold prompt of 60,000 is under way."""
+    machine = Machine(**knobs)
+    machine.add("a", 20)
+    machine.add("b", 20)
+    machine.turns(10)
+    machine.add("long", 60_000)
+    return machine
+
+
+def test_a_budget_alone_lets_them_wait_for_seconds():
+    assert max(ms for _, ms in busy(target_ms=0).turns(8)) > 3000
+
+
+def test_steps_end_in_time_from_the_first_on_and_use_the_time():
+    took = [ms for _, ms in busy().turns(60)]
+    assert max(took) <= 66
+    assert min(took[20:]) >= 57
+
+
+def test_everybody_decodes_in_every_step():
+    """P21: no two steps in a row without."""
+    assert all(step.num_decode_tokens == 2 for step, _ in busy().turns(100))
+
+
+def test_with_nobody_decoding_the_budget_is_the_limit():
+    machine = Machine()
+    machine.add("long", 60_000)
+    step, _ = machine.turn()
+    assert step.num_tokens == 8192
+    assert step.predicted_ns is None
+
+
+def test_what_was_predicted_is_in_the_step():
+    machine = busy()
+    machine.turns(30)
+    step, ms = machine.turn()
+    assert step.predicted_ns == pytest.approx(ms * MS, rel=0.02)
+
+
+def test_one_step_that_the_host_held_up_changes_little():
+    machine = busy()
+    before = machine.turns(30)[-1][0].num_prefill_tokens
+    machine.turn(extra_ms=20_000)
+    after = [step.num_prefill_tokens for step, _ in machine.turns(60)]
+    assert min(after) > 0.75 * before
+    assert after[-1] > 0.85 * before
+
+
+def test_a_machine_that_becomes_slower_is_believed_after_four_steps():
+    machine = busy()
+    machine.turns(30)
+    machine.slower = 2
+    took = [ms for _, ms in machine.turns(40)]
+    assert max(took[4:]) <= 72
+    machine.slower = 1
+    assert machine.turns(40)[-1][1] > 50
+
+
+def test_prompts_get_on_under_a_target_that_decodes_alone_exceed():
+    machine = busy(target_ms=10)
+    steps = machine.turns(50)
+    assert all(step.num_prefill_tokens >= 1 for step, _ in steps)
+    assert all(ms <= 21 + 2 for _, ms in steps[10:])
+
+
+@pytest.mark.parametrize(
+    "knobs", [{"prefill": "first"}, {"unit": "request"}, {"enable_chunked_prefill": False}]
+)
+def test_it_is_refused_where_there_is_no_share_to_choose(knobs):
+    with pytest.raises(ValueError, match="target_itl_ms"):
+        SchedulerConfig(target_itl_ms=50, max_num_batched_tokens=9000, **knobs)
