@@ -53,11 +53,7 @@ class Outlook:
 
     def decided(self, step: Step, *, is_settled: bool) -> None:
         self.blocked = (step.blocker, step.blocked_sequence_id)
-        # Whom a constraint bars is told that, even if those behind took what was left of the slots.
-        is_told_late = step.blocker is not None and step.blocker.bars_one
-        self._is_disturbed = not is_settled or (
-            is_told_late and bool(step.admitted or step.resumed)
-        )
+        self._is_disturbed = not is_settled
         self.offered = None
 
     def disturb(self) -> None:
