@@ -35,6 +35,7 @@ from headway.drive.loop import EngineLoop
 from headway.drive.ports import Command, Submit, Withdraw
 from headway.engine.clock import RealClock
 from headway.engine.executor import ModelExecutor
+from headway.engine.garbage import rarely_look_for_garbage
 from headway.engine.process import Outbox
 from headway.ops.cpu.backend import CpuOps
 from headway.ops.interface import TokenBatch
@@ -201,6 +202,7 @@ def main() -> None:
         for sampling in args.sampling:
             for running in args.running:
                 rig = Rig(running, SAMPLING[sampling], address)
+                rarely_look_for_garbage()  # as the engine's process does
                 turn = rig.churn if args.churn else rig.turn
                 turns = [turn() for _ in range(args.steps + 5)][5:]
                 print(line(f"{running} {sampling}", turns), flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -113,12 +112,12 @@ def _recorded(path: str) -> tuple[Observations, dict[str, object]]:
 def _measured(flags: ParsedFlags, numbers: _Numbers) -> tuple[Observations, dict[str, object]]:
     from headway.cli.calibration import NoInbox, measure
     from headway.engine.build import build_engine
+    from headway.engine.garbage import rarely_look_for_garbage
 
     config, _ = flags.configs()
     engine = build_engine(config, NoInbox())
     facts: dict[str, object] = {name: getattr(engine.facts, name) for name in _MODEL_FACTS}
-    gc.collect()
-    gc.freeze()  # as the engine's process does: nothing looks at the model between two steps
+    rarely_look_for_garbage()  # as the engine's process does
     print(f"measuring steps of {engine.facts.model} for {numbers.seconds:g} s", file=sys.stderr)
     observations = measure(
         engine,

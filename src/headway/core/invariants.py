@@ -117,6 +117,24 @@ def _check_running(scheduler: Scheduler) -> None:
         _require(expected <= sequence.max_num_tokens, f"{name}: {expected} tokens is past its end")
         flying = pending[sequence.sequence_id]
         _require(in_flight == flying, f"{name}: {in_flight} pending, {flying} in flight")
+        _check_quiet(scheduler, sequence)
+
+
+def _check_quiet(scheduler: Scheduler, sequence: Sequence) -> None:
+    """Nothing but decodes comes in the steps for which it is said to be quiet."""
+    num_steps = sequence.num_quiet_steps
+    if not num_steps:
+        return
+    name, size = f"sequence {sequence.sequence_id}", scheduler.config.block_size
+    first, end = sequence.num_computed_tokens, sequence.num_computed_tokens + num_steps
+    room, length = len(sequence.block_ids) * size, sequence.max_num_tokens
+    expected = sequence.num_tokens + sequence.num_pending_tokens
+    _require(expected - first == 1, f"{name} is quiet, {expected - first} tokens are to compute")
+    _require(end <= room, f"{name} is quiet up to {end}, its blocks hold {room}")
+    _require(end + 1 < length, f"{name} is quiet up to {end}, it ends at {length}")
+    if scheduler.config.enable_prefix_caching:
+        done = sequence.num_registered_blocks
+        _require(end // size == done, f"{name} is quiet up to {end}, {done} blocks have names")
 
 
 def _check_waiting(scheduler: Scheduler) -> None:
@@ -130,6 +148,7 @@ def _check_waiting(scheduler: Scheduler) -> None:
         _require(not sequence.block_ids, f"{name} holds blocks {sequence.block_ids}")
         computed = sequence.num_computed_tokens
         _require(computed == 0, f"{name} counts {computed} computed tokens")
+        _require(not sequence.num_quiet_steps, f"{name} is quiet, but has no slot")
         state = sequence.status
         _require(state in (SequenceStatus.WAITING, SequenceStatus.PREEMPTED), f"{name} is {state}")
 

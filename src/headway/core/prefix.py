@@ -76,21 +76,19 @@ class HashedPrefixCache:
         return found
 
     def register(self, sequences: Iterable[Sequence]) -> None:
-        block_size = self._block_size
+        block_size, register = self._block_size, self._pool.register
         for sequence in sequences:
+            first = sequence.num_registered_blocks
             # First the test that is cheap and nearly always enough: a decode seldom fills a block.
-            if sequence.num_computed_tokens // block_size <= sequence.num_registered_blocks:
+            if sequence.num_computed_tokens // block_size <= first:
                 continue
             num_done = min(len(sequence.token_ids), sequence.num_computed_tokens)
             num_blocks = num_done // block_size
-            if num_blocks > sequence.num_registered_blocks:
-                self._register_up_to(sequence, num_blocks)
-
-    def _register_up_to(self, sequence: Sequence, num_blocks: int) -> None:
-        hashes = self._hashes(sequence, num_blocks)
-        for place in range(sequence.num_registered_blocks, num_blocks):
-            self._pool.register(sequence.block_ids[place], hashes[place])
-        sequence.num_registered_blocks = num_blocks
+            if num_blocks > first:
+                hashes, block_ids = self._hashes(sequence, num_blocks), sequence.block_ids
+                for place in range(first, num_blocks):
+                    register(block_ids[place], hashes[place])
+                sequence.num_registered_blocks = num_blocks
 
     def forget(self, chunks: Iterable[Chunk]) -> list[int]:
         forgotten: list[int] = []
@@ -108,12 +106,14 @@ class HashedPrefixCache:
 
     def _hashes(self, sequence: Sequence, num_blocks: int) -> list[BlockHash]:
         """The sequence's block names, made as far as `num_blocks`; tokens never change."""
-        hashes = sequence.block_hashes
+        hashes, block_size = sequence.block_hashes, self._block_size
+        if len(hashes) >= num_blocks:
+            return hashes
+        token_ids, pack, sha256 = sequence.token_ids, self._pack, hashlib.sha256
         parent = hashes[-1] if hashes else self._root(sequence.request)
-        for place in range(len(hashes), num_blocks):
-            start = place * self._block_size
-            tokens = sequence.token_ids[start : start + self._block_size]
-            parent = BlockHash(hashlib.sha256(parent + self._pack(*tokens)).digest())
+        for start in range(len(hashes) * block_size, num_blocks * block_size, block_size):
+            tokens = token_ids[start : start + block_size]
+            parent = BlockHash(sha256(parent + pack(*tokens)).digest())
             hashes.append(parent)
         return hashes
 

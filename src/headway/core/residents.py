@@ -60,7 +60,7 @@ class Residents:
         In a static batch they are due when the batch has drained, as its callers get their answers
         together; None is told by the caller.
         """
-        sequence.status = SequenceStatus.FINISHED
+        sequence.finish()
         if retired:
             self._untold.append(retired)
             self.finished(sequence)

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 
-from headway.core.backlog import num_running_tokens
-from headway.core.blocks import BlockPool
-from headway.core.config import SchedulerConfig
-from headway.core.constraints import Constraint, with_own_constraints
-from headway.core.entrance import Entrance
 from headway.core.events import (
     AbortCause,
     Aborted,
@@ -21,80 +14,26 @@ from headway.core.events import (
     Rejected,
     Retired,
 )
-from headway.core.eviction import Eviction
 from headway.core.failure import spoiled_sequences
-from headway.core.limits import Limits, may_have_ended
-from headway.core.live import LiveSequences
-from headway.core.policies import Policies, build_policies
-from headway.core.prefix import HashedPrefixCache, NoPrefixCache, PrefixCache
+from headway.core.limits import may_have_ended
 from headway.core.request import FinishReason, Request
-from headway.core.residents import Residents
-from headway.core.right_of_way import RightOfWay
+from headway.core.scheduler_state import SchedulerState
 from headway.core.sequence import Sequence, SequenceStatus
-from headway.core.stats import SchedulerStats
 from headway.core.step import Blocker, Step, StepResult, sampled_tokens
 from headway.core.step_builder import StepBuilder, new_tuple
-from headway.core.stride import Outlook, Stride, num_quiet_steps, walk
-from headway.core.time_limits import TimeKeeper
-from headway.core.waiting import WaitingQueue
+from headway.core.stride import Stride, num_quiet_steps, walk
 
 MAX_STEPS_IN_FLIGHT = 2
 _RUNNING, _FINISHED = SequenceStatus.RUNNING, SequenceStatus.FINISHED  # looked up only once
 
 
-class Scheduler:
+class Scheduler(SchedulerState):
     """Decides each step and takes its outcome; pure, so that every driver decides the same.
 
     A driver alternates `schedule` and `complete` (or `fail`). It may be one step ahead: up to two
     steps in flight, run and completed strictly in order. Steps without chunks are completed too,
     with an empty result. `policies` default to those that `config` names.
     """
-
-    def __init__(
-        self,
-        config: SchedulerConfig,
-        num_blocks: int,
-        policies: Policies | None = None,
-        constraints: SequenceOf[Constraint] = (),
-    ) -> None:
-        policies = policies or build_policies(config)
-        is_ours = not constraints  # they change when somebody gets a slot or loses it, only
-        constraints = with_own_constraints(config, constraints)
-        self.config = config
-        self.pool = BlockPool(num_blocks)
-        self._ordering = policies.ordering
-        self._prefill = policies.prefill
-        self._unit = policies.unit
-        self._residents = Residents(self.pool, policies, constraints)
-        self._limits = Limits(config, num_blocks, policies.admission)
-        self._prefix = _build_prefix_cache(config, self.pool)
-        self._entrance = Entrance(
-            config, policies, constraints, self.pool, self._prefix, self._residents
-        )
-        self._live = LiveSequences()
-        self._waiting = WaitingQueue(policies.ordering, self._prefix, config.block_size)
-        self._eviction = Eviction(
-            config,
-            policies,
-            pool=self.pool,
-            residents=self._residents,
-            waiting=self._waiting,
-            live=self._live,
-        )
-        self._right_of_way = RightOfWay(
-            config,
-            policies,
-            pool=self.pool,
-            residents=self._residents,
-            entrance=self._entrance,
-            eviction=self._eviction,
-        )
-        self._time = TimeKeeper()
-        self._in_flight: deque[Step] = deque()
-        self._waiting_reasons: dict[Blocker, int] = {}
-        self._num_steps = 0
-        self._num_sequences = 0
-        self._outlook = Outlook(config, policies.unit, () if is_ours else constraints)
 
     # ---- Arrivals and withdrawals ----
 
@@ -177,22 +116,33 @@ class Scheduler:
                 step.retired += self._end(sequence)
 
     def _continue_running(self, step: StepBuilder, now_ns: int, *, holds_decodes: bool) -> None:
+        """Place the running in order of service. The quiet, nearly all, are placed in passing;
+        what the others need is found out one by one."""
         running = self._ordering.running(self._residents.running.values(), now_ns)
-        for sequence in self._prefill.order(running, self.num_waiting, now_ns):
-            if not step.tokens_left:
-                break
-            if sequence.status is not _RUNNING:
-                continue  # preempted earlier in this very step
-            if holds_decodes and sequence.is_prefilled:
-                continue
-            num_tokens = num_wanted = sequence.num_wanted_tokens()
-            if num_wanted > 1:  # one fits in whatever is left
-                first = sequence.num_computed_tokens
-                num_tokens = self._prefill.chunk(sequence, first, num_wanted, step)
-            if num_tokens and self._eviction.make_room(sequence, num_tokens, step, now_ns):
-                step.add(sequence, num_tokens, samples=num_tokens == num_wanted)
+        if holds_decodes:
+            running = [sequence for sequence in running if not sequence.is_prefilled]
+        sequences = iter(self._prefill.order(running, self.num_waiting, now_ns))
+        others: list[Sequence] = []
+        while (sequence := step.add_quiet(sequences)) and step.tokens_left:
+            # Another status: it was preempted earlier in this very step.
+            if sequence.status is _RUNNING and self._continue(sequence, step, now_ns):
+                others.append(sequence)
         # Only now: a chunk that is placed may still be dropped, and is then never computed.
-        self._prefix.register(step.sequences())
+        self._prefix.register(others)
+
+    def _continue(self, sequence: Sequence, step: StepBuilder, now_ns: int) -> bool:
+        """Place the sequence's next chunk, if there is one and room for it."""
+        num_tokens = num_wanted = sequence.num_wanted_tokens()
+        if num_wanted > 1:  # one fits in whatever is left
+            first = sequence.num_computed_tokens
+            num_tokens = self._prefill.chunk(sequence, first, num_wanted, step)
+        if not num_tokens or not self._eviction.make_room(sequence, num_tokens, step, now_ns):
+            return False
+        samples = num_tokens == num_wanted
+        step.add(sequence, num_tokens, samples=samples)
+        if samples:
+            sequence.quieten(self.config.block_size)
+        return True
 
     def _admit_waiting(self, step: StepBuilder, now_ns: int) -> None:
         for sequence in self._entrance.admit(self._waiting.in_order(now_ns), step, now_ns):
@@ -277,19 +227,23 @@ class Scheduler:
         self._in_flight.popleft()
         if now_ns is not None:
             self._ordering.completed(step, now_ns)
-        advanced: list[Sequence] = []
+        loud: list[Sequence] = []  # to whom more may happen than that they get a token
         events: list[Event] = []
-        for sequence, token_id in tokens:
+        for sequence, token_ids in tokens:
+            token_id = token_ids[0]
             sequence.num_pending_tokens -= 1
-            if sequence.status is _FINISHED:
-                continue  # while it was in flight
+            if not sequence.num_quiet_steps:
+                if sequence.status is _FINISHED:
+                    continue  # while it was in flight
+                loud.append(sequence)
+            elif token_id in sequence.stop_token_ids:
+                loud.append(sequence)
             sequence.token_ids.append(token_id)
-            advanced.append(sequence)
-            fields = (sequence.sequence_id, sequence.request.request_id, (token_id,))
+            fields = (sequence.sequence_id, sequence.request_id, token_ids)
             events.append(new_tuple(Advanced, fields))
-        self._prefix.register(advanced)
+        self._prefix.register(loud)
         self._prefill.completed(step, now_ns)
-        return events + self._end_the_finished(advanced)
+        return events + self._end_the_finished(loud)
 
     def _end_the_finished(self, advanced: SequenceOf[Sequence]) -> list[Event]:
         """Of those that just got a token, end whom it ends."""
@@ -328,73 +282,7 @@ class Scheduler:
             due = self._residents.retire(sequence, retired)
         else:
             self._waiting.remove(sequence)
-            sequence.status = SequenceStatus.FINISHED
+            sequence.finish()
         if retired is None:
             self._live.remove(sequence.request.request_id, sequence.sequence_id)
         return self._live.tell(due)
-
-    # ---- State, for statistics and checks ----
-
-    def has_unfinished(self) -> bool:
-        return len(self._live) > 0
-
-    @property
-    def num_waiting(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def num_running(self) -> int:
-        return len(self._residents.running)
-
-    @property
-    def num_steps(self) -> int:
-        return self._num_steps
-
-    @property
-    def in_flight(self) -> tuple[Step, ...]:
-        return tuple(self._in_flight)
-
-    def stats(self) -> SchedulerStats:
-        running = self._residents.running.values()
-        return SchedulerStats(
-            num_running=self.num_running,
-            num_waiting=self.num_waiting,
-            num_total_blocks=self.pool.num_blocks,
-            num_held_blocks=self.pool.num_held,
-            num_cached_blocks=self.pool.num_cached,
-            num_resident_tokens=sum(sequence.num_computed_tokens for sequence in running),
-            num_backlog_tokens=self._waiting.num_backlog_tokens + num_running_tokens(running),
-            waiting_reasons=self.waiting_reasons(),
-        )
-
-    def waiting_reasons(self) -> Mapping[Blocker, int]:
-        """How many wait for what, as of the latest step."""
-        return dict(self._waiting_reasons)
-
-    def next_due_ns(self) -> int | None:
-        """When a time limit ends somebody next, if nothing else happens; None for never."""
-        times = (self._time.next_due_ns(), self._ordering.next_due_ns())
-        return min((at_ns for at_ns in times if at_ns is not None), default=None)
-
-    def live_request_ids(self) -> list[str]:
-        """Requests with a sequence that has not ended, in order of arrival."""
-        return self._live.request_ids()
-
-    def waiting_sequences(self) -> list[Sequence]:
-        """In order of arrival, whatever the order of admission."""
-        queued = (SequenceStatus.WAITING, SequenceStatus.PREEMPTED)
-        return [s for s in self._live if s.status in queued]
-
-    def running_sequences(self) -> list[Sequence]:
-        """In order of admission."""
-        return list(self._residents.running.values())
-
-    def parked_sequences(self) -> list[Sequence]:
-        """Ended members of a static batch, whose slots and blocks stay idle until it drains."""
-        return list(self._residents.parked)
-
-
-def _build_prefix_cache(config: SchedulerConfig, pool: BlockPool) -> PrefixCache:
-    if not config.enable_prefix_caching:
-        return NoPrefixCache()
-    return HashedPrefixCache(pool, block_size=config.block_size, salt=config.prefix_salt)

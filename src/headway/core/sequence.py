@@ -28,6 +28,9 @@ class Sequence:
         block_ids       [block 0 | block 1 | ... ] holds at least the computed tokens
 
     `max_num_tokens` is where it must end: prompt and output together, whatever the reason.
+
+    In its next `num_quiet_steps` it is quiet: it decodes, no block is missing, none gets full, and
+    no length ends it. A step finds nearly all sequences so, and has nothing else to ask of them.
     """
 
     sequence_id: int
@@ -41,6 +44,7 @@ class Sequence:
     num_pending_tokens: int = 0
     block_ids: list[int] = field(default_factory=list)
     block_hashes: list[BlockHash] = field(default_factory=list, repr=False)
+    num_quiet_steps: int = 0
     num_registered_blocks: int = 0  # leading blocks that the prefix cache has been told about
     num_cached_tokens: int = 0  # prefix-cache hits at the first admission
     num_preemptions: int = 0
@@ -49,10 +53,14 @@ class Sequence:
     passed_since_ns: int | None = None  # when others first got a slot before it that came later
     num_queued_tokens: int = 0  # what it counts in the backlog while it waits
     repetition: RepetitionWatch | None = field(default=None, repr=False)
+    request_id: str = field(init=False, repr=False)  # the request's own two, that every token needs
+    stop_token_ids: frozenset[int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.token_ids = list(self.request.prompt_token_ids)
         self.num_prompt_tokens = len(self.token_ids)
+        self.request_id = self.request.request_id
+        self.stop_token_ids = self.request.stop_token_ids
         rule = self.request.sampling.repetition_detection
         if rule is not None:
             self.repetition = RepetitionWatch(rule)
@@ -83,11 +91,28 @@ class Sequence:
             return num_expected - self.num_computed_tokens
         return 0
 
+    def quieten(self, block_size: int) -> None:
+        """All that it knows is computed, or will be by the step that it is in: count the steps
+        in which it only decodes. One whose output is watched for repetition is never quiet."""
+        if self.repetition is not None:
+            return
+        room = len(self.block_ids) * block_size
+        num_done = min(len(self.token_ids), self.num_computed_tokens)
+        before_full = num_done + block_size - 1 - num_done % block_size
+        num_steps = min(room, before_full, self.max_num_tokens - 2) - self.num_computed_tokens
+        self.num_quiet_steps = max(0, num_steps)
+
+    def finish(self) -> None:
+        """It has ended."""
+        self.num_quiet_steps = 0
+        self.status = SequenceStatus.FINISHED
+
     def forget_computed(self) -> None:
         """Start over after a preemption; known tokens, and those in flight, stay."""
         self.num_lost_tokens = self.num_computed_tokens
         self.num_reached_tokens = max(self.num_reached_tokens, self.num_computed_tokens)
         self.num_computed_tokens = 0
+        self.num_quiet_steps = 0
         self.num_registered_blocks = 0
         self.num_preemptions += 1
         self.status = SequenceStatus.PREEMPTED

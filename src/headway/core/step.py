@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -96,17 +96,15 @@ class BadStepResultError(ValueError):
     """A driver returned something else than one token for every chunk that samples."""
 
 
-def sampled_tokens(step: Step, result: StepResult) -> list[tuple[Sequence, int]]:
+def sampled_tokens(step: Step, result: StepResult) -> Iterable[tuple[Sequence, tuple[int, ...]]]:
     """The new token of every chunk that samples. Raises BadStepResultError if one has not one."""
-    tokens: list[tuple[Sequence, int]] = []
-    for sequence, _, _, samples, _ in step.chunks:
-        if not samples:
-            continue
-        token_ids = result.token_ids.get(sequence.sequence_id, ())
-        if len(token_ids) != 1:
-            raise BadStepResultError(
-                f"step {step.index}: sequence {sequence.sequence_id} samples one token, "
-                f"the result has {len(token_ids)}"
-            )
-        tokens.append((sequence, token_ids[0]))
-    return tokens
+    sampling = [sequence for sequence, _, _, samples, _ in step.chunks if samples]
+    token_ids = result.token_ids.get
+    found = [token_ids(sequence.sequence_id, ()) for sequence in sampling]
+    if sampling and {*map(len, found)} != {1}:
+        bad, ids = next((s, ids) for s, ids in zip(sampling, found, strict=True) if len(ids) != 1)
+        raise BadStepResultError(
+            f"step {step.index}: sequence {bad.sequence_id} samples one token, "
+            f"the result has {len(ids)}"
+        )
+    return zip(sampling, found, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterator
 
 from headway.core.events import Aborted, Admitted, Preempted, Resumed, Retired
 from headway.core.sequence import Sequence
@@ -26,7 +26,7 @@ class StepBuilder:
         self.barred: dict[Blocker, int] = {}  # how many a constraint kept waiting, by its reason
         self._num_held = 0
         self.predicted_ns: int | None = None
-        self._chunks: dict[int, Chunk] = {}
+        self._chunks: list[Chunk] = []
         self._blocked: tuple[Blocker, int] | None = None
         self._first_barred: tuple[Blocker, int] | None = None
 
@@ -34,14 +34,30 @@ class StepBuilder:
     def is_empty(self) -> bool:
         return not self._chunks
 
-    def sequences(self) -> list[Sequence]:
-        return [chunk.sequence for chunk in self._chunks.values()]
+    def add_quiet(self, sequences: Iterator[Sequence]) -> Sequence | None:
+        """Place a decode for each while they are quiet and the budget lasts; returns the next one.
 
-    def chunks(self) -> Collection[Chunk]:
-        return self._chunks.values()
+        `add`, but for what cannot be otherwise: this is where the time of a large batch goes.
+        """
+        place, num_left = self._chunks.append, self.tokens_left
+        for sequence in sequences:
+            num_quiet, first = sequence.num_quiet_steps, sequence.num_computed_tokens
+            if not num_quiet or not num_left:
+                self.tokens_left = num_left
+                return sequence
+            sequence.num_quiet_steps = num_quiet - 1
+            place(new_tuple(Chunk, (sequence, first, 1, True, sequence.block_ids)))
+            sequence.num_computed_tokens = first + 1
+            sequence.num_pending_tokens += 1
+            num_left -= 1
+        self.tokens_left = num_left
+        return None
+
+    def chunks(self) -> list[Chunk]:
+        return self._chunks
 
     def chunk_of(self, sequence: Sequence) -> Chunk | None:
-        return self._chunks.get(sequence.sequence_id)
+        return next((chunk for chunk in self._chunks if chunk.sequence is sequence), None)
 
     def add(self, sequence: Sequence, num_tokens: int, *, samples: bool) -> None:
         """Place the sequence's next `num_tokens` in the step and count them as computed.
@@ -49,7 +65,7 @@ class StepBuilder:
         `samples`: they are all that it still has to compute.
         """
         fields = (sequence, sequence.num_computed_tokens, num_tokens, samples, sequence.block_ids)
-        self._chunks[sequence.sequence_id] = new_tuple(Chunk, fields)
+        self._chunks.append(new_tuple(Chunk, fields))
         self.tokens_left -= num_tokens
         sequence.num_computed_tokens += num_tokens
         sequence.num_pending_tokens += samples
@@ -66,12 +82,13 @@ class StepBuilder:
 
     def drop(self, sequence: Sequence) -> None:
         """Undo `add`, if there was one."""
-        chunk = self._chunks.pop(sequence.sequence_id, None)
-        if chunk is None:
-            return
-        self.tokens_left += chunk.num_tokens
-        sequence.num_computed_tokens = chunk.first_position
-        sequence.num_pending_tokens -= chunk.samples
+        for place, chunk in enumerate(self._chunks):
+            if chunk.sequence is sequence:
+                del self._chunks[place]
+                self.tokens_left += chunk.num_tokens
+                sequence.num_computed_tokens = chunk.first_position
+                sequence.num_pending_tokens -= chunk.samples
+                return
 
     def block(self, sequence: Sequence, blocker: Blocker) -> None:
         """Admission ends at this sequence, for this reason."""
@@ -94,7 +111,7 @@ class StepBuilder:
         blocker, blocked_sequence_id = self.blocked or (None, None)
         return Step(
             index=self.index,
-            chunks=tuple(self._chunks.values()),
+            chunks=tuple(self._chunks),
             expired=tuple(self.expired),
             admitted=tuple(self.admitted),
             resumed=tuple(self.resumed),

@@ -138,6 +138,7 @@ def walk(
                 step += block_size
         sequence.token_ids += token_ids[place]
         sequence.num_computed_tokens = num_computed + num_steps
+        sequence.num_quiet_steps = max(0, sequence.num_quiet_steps - num_steps)
     borders.sort()
     for step, what, place in borders:
         sequence = stride.sequences[place]

@@ -28,6 +28,7 @@ from headway.drive.record import StepRecord
 from headway.engine.build import Engine, build_engine, read_stats
 from headway.engine.clock import RealClock
 from headway.engine.config import EngineConfig
+from headway.engine.garbage import rarely_look_for_garbage
 from headway.engine.heartbeat import Heartbeat
 from headway.wire import (
     FailedMessage,
@@ -193,8 +194,7 @@ def _start(config: EngineConfig, inbox: SocketInbox, sender: zmq.Socket[bytes]) 
             engine.recording.flush()
 
     inbox.on_idle = on_idle
-    gc.collect()
-    gc.freeze()  # what is here now stays: a full collection need not look at it between two steps
+    rarely_look_for_garbage()
     return engine
 
 

@@ -1,0 +1,140 @@
+"""What a scheduler is made of, and what may be read of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
+
+from headway.core.backlog import num_running_tokens
+from headway.core.blocks import BlockPool
+from headway.core.config import SchedulerConfig
+from headway.core.constraints import Constraint, with_own_constraints
+from headway.core.entrance import Entrance
+from headway.core.eviction import Eviction
+from headway.core.limits import Limits
+from headway.core.live import LiveSequences
+from headway.core.policies import Policies, build_policies
+from headway.core.prefix import HashedPrefixCache, NoPrefixCache, PrefixCache
+from headway.core.residents import Residents
+from headway.core.right_of_way import RightOfWay
+from headway.core.sequence import Sequence, SequenceStatus
+from headway.core.stats import SchedulerStats
+from headway.core.step import Blocker, Step
+from headway.core.stride import Outlook
+from headway.core.time_limits import TimeKeeper
+from headway.core.waiting import WaitingQueue
+
+
+class SchedulerState:
+    """The parts, put together as the configuration says, and views of them that change nothing."""
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        num_blocks: int,
+        policies: Policies | None = None,
+        constraints: SequenceOf[Constraint] = (),
+    ) -> None:
+        policies = policies or build_policies(config)
+        is_ours = not constraints  # they change when somebody gets a slot or loses it, only
+        constraints = with_own_constraints(config, constraints)
+        self.config = config
+        self.pool = BlockPool(num_blocks)
+        self._ordering = policies.ordering
+        self._prefill = policies.prefill
+        self._unit = policies.unit
+        self._residents = Residents(self.pool, policies, constraints)
+        self._limits = Limits(config, num_blocks, policies.admission)
+        self._prefix = _build_prefix_cache(config, self.pool)
+        self._entrance = Entrance(
+            config, policies, constraints, self.pool, self._prefix, self._residents
+        )
+        self._live = LiveSequences()
+        self._waiting = WaitingQueue(policies.ordering, self._prefix, config.block_size)
+        self._eviction = Eviction(
+            config,
+            policies,
+            pool=self.pool,
+            residents=self._residents,
+            waiting=self._waiting,
+            live=self._live,
+        )
+        self._right_of_way = RightOfWay(
+            config,
+            policies,
+            pool=self.pool,
+            residents=self._residents,
+            entrance=self._entrance,
+            eviction=self._eviction,
+        )
+        self._time = TimeKeeper()
+        self._in_flight: deque[Step] = deque()
+        self._waiting_reasons: dict[Blocker, int] = {}
+        self._num_steps = 0
+        self._num_sequences = 0
+        self._outlook = Outlook(config, policies.unit, () if is_ours else constraints)
+
+    def has_unfinished(self) -> bool:
+        return len(self._live) > 0
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def num_running(self) -> int:
+        return len(self._residents.running)
+
+    @property
+    def num_steps(self) -> int:
+        return self._num_steps
+
+    @property
+    def in_flight(self) -> tuple[Step, ...]:
+        return tuple(self._in_flight)
+
+    def stats(self) -> SchedulerStats:
+        running = self._residents.running.values()
+        return SchedulerStats(
+            num_running=self.num_running,
+            num_waiting=self.num_waiting,
+            num_total_blocks=self.pool.num_blocks,
+            num_held_blocks=self.pool.num_held,
+            num_cached_blocks=self.pool.num_cached,
+            num_resident_tokens=sum(sequence.num_computed_tokens for sequence in running),
+            num_backlog_tokens=self._waiting.num_backlog_tokens + num_running_tokens(running),
+            waiting_reasons=self.waiting_reasons(),
+        )
+
+    def waiting_reasons(self) -> Mapping[Blocker, int]:
+        """How many wait for what, as of the latest step."""
+        return dict(self._waiting_reasons)
+
+    def next_due_ns(self) -> int | None:
+        """When a time limit ends somebody next, if nothing else happens; None for never."""
+        times = (self._time.next_due_ns(), self._ordering.next_due_ns())
+        return min((at_ns for at_ns in times if at_ns is not None), default=None)
+
+    def live_request_ids(self) -> list[str]:
+        """Requests with a sequence that has not ended, in order of arrival."""
+        return self._live.request_ids()
+
+    def waiting_sequences(self) -> list[Sequence]:
+        """In order of arrival, whatever the order of admission."""
+        queued = (SequenceStatus.WAITING, SequenceStatus.PREEMPTED)
+        return [s for s in self._live if s.status in queued]
+
+    def running_sequences(self) -> list[Sequence]:
+        """In order of admission."""
+        return list(self._residents.running.values())
+
+    def parked_sequences(self) -> list[Sequence]:
+        """Ended members of a static batch, whose slots and blocks stay idle until it drains."""
+        return list(self._residents.parked)
+
+
+def _build_prefix_cache(config: SchedulerConfig, pool: BlockPool) -> PrefixCache:
+    if not config.enable_prefix_caching:
+        return NoPrefixCache()
+    return HashedPrefixCache(pool, block_size=config.block_size, salt=config.prefix_salt)

@@ -1,0 +1,121 @@
+"""Steps in which most are placed in passing are those in which everybody is asked: the twin."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduler_world import make_request
+
+from headway.core.config import SchedulerConfig
+from headway.core.invariants import check
+from headway.core.request import RepetitionDetection
+from headway.core.scheduler import Scheduler
+from headway.core.sequence import Sequence
+from headway.core.step import StepResult
+
+configs = st.builds(
+    SchedulerConfig,
+    max_num_seqs=st.integers(1, 5),
+    max_num_batched_tokens=st.sampled_from([2, 7, 40]),
+    block_size=st.sampled_from([1, 2, 4]),
+    max_model_len=st.just(50),
+    enable_prefix_caching=st.booleans(),
+    kv_policy=st.sampled_from(["on-demand", "reserve"]),
+    unit=st.sampled_from(["step", "request"]),
+    prefill=st.sampled_from(["mixed", "first"]),
+    ordering=st.sampled_from(["fcfs", "priority"]),
+    reserve_full_isl=st.booleans(),
+)
+turns = st.sampled_from([*["schedule"] * 6, *["complete"] * 5, "fail"])
+arrivals = st.tuples(
+    st.integers(1, 14),  # prompt
+    st.integers(1, 24),  # output at most
+    st.integers(0, 2),  # priority
+    st.booleans(),  # stops at the stop token
+    st.sampled_from([False, False, True]),  # watched for repetition
+)
+aborted = st.integers(0, 40)
+moves = st.lists(st.one_of(turns, turns, turns, turns, arrivals, aborted), max_size=150)
+
+
+class Player:
+    """Moves a scheduler; `log` is all that was decided and told."""
+
+    def __init__(self, config):
+        self.scheduler = Scheduler(config, num_blocks=64 // config.block_size)
+        self.log = []
+
+    def move(self, what):
+        match what:
+            case "schedule" if len(self.scheduler.in_flight) < 2:
+                self.schedule()
+            case "complete" if self.scheduler.in_flight:
+                self.complete()
+            case "fail" if self.scheduler.in_flight:
+                self.log.append(self.scheduler.fail(self.scheduler.in_flight[0], "broken"))
+            case int():
+                self.log.append(self.scheduler.abort(f"{what}"))
+            case (prompt, most, priority, stops, watched):
+                rule = RepetitionDetection(max_pattern_size=2, min_count=3) if watched else None
+                request = make_request(
+                    f"{len(self.log) % 9}",
+                    [1, 2, 3, 4, 5] * 2 + [1] * prompt,
+                    max_tokens=most,
+                    priority=priority,
+                    stops=stops,
+                    repetition=rule,
+                )
+                self.log.append(self.scheduler.add(request, 0))
+        check(self.scheduler)
+
+    def schedule(self):
+        step = self.scheduler.schedule(0)
+        rows = [(c.sequence.sequence_id, *c[1:4], tuple(c.block_ids)) for c in step.chunks]
+        self.log.append((rows, step.admitted, step.resumed, step.preempted, step.retired))
+        self.log.append((step.blocker, step.blocked_sequence_id, self.scheduler.stats()))
+
+    def complete(self):
+        step = self.scheduler.in_flight[0]
+        sampling = [chunk.sequence for chunk in step.chunks if chunk.samples]
+        said = {s.sequence_id: ((3 * s.sequence_id + s.num_tokens) % 7,) for s in sampling}
+        self.log.append(self.scheduler.complete(step, StepResult(said)))
+
+
+def play(config, script, ahead):
+    player = Player(config)
+    for what in script:
+        player.move(what)
+    for _ in range(400):
+        if not player.scheduler.has_unfinished():
+            return player.log
+        player.move("schedule")
+        if not ahead or len(player.scheduler.in_flight) == 2:
+            player.move("complete")
+    raise AssertionError("no end in sight")
+
+
+@settings(max_examples=150, deadline=None)
+@given(config=configs, script=moves, ahead=st.booleans())
+def test_the_same_is_decided_and_told(config, script, ahead):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sequence, "quieten", lambda sequence, block_size: None)
+        asked = play(config, script, ahead)
+    assert play(config, script, ahead) == asked
+
+
+def test_most_of_a_long_decode_is_quiet():
+    """Of 16 steps one fills a block and one takes the next."""
+    scheduler = Scheduler(SchedulerConfig(block_size=16), 20)
+    scheduler.add(make_request("a", [1] * 3, max_tokens=70), 0)
+    asked, ask = [], scheduler._continue
+
+    def note(sequence, *given):
+        asked.append(sequence.num_computed_tokens)
+        return ask(sequence, *given)
+
+    scheduler._continue = note
+    while scheduler.has_unfinished():
+        scheduler.complete(scheduler.schedule(0), StepResult({0: (1,)}))
+    assert asked == [3, 15, 16, 31, 32, 47, 48, 63, 64, 71]  # the first, borders, the last
+    assert scheduler.num_steps == 70
