@@ -5,7 +5,8 @@
 For each combination of admission, unit, prefill placement and caching: a load on the real engine
 is recorded, and the recording replayed. Requests arrive at random, so many to a step, and so
 do withdrawals: the load is the same on every machine. Prompts share beginnings, conversations go
-on, clients leave, stop strings are found, time limits pass, and the pool is too small for all.
+on, clients leave, stop strings are found, time limits and deadlines pass, tenants have their caps,
+and the pool is too small for all.
 """
 
 from __future__ import annotations
@@ -43,19 +44,31 @@ SIZES = {
 }
 
 
+ORDERINGS = ("fcfs", "priority", "sjf", "edf", "fair")
+VICTIMS = ("auto", "least-lost")
+
+
 def combinations() -> Iterator[dict[str, object]]:
-    """Every admission, unit, prefill placement and caching; the two orderings take turns."""
+    """Every admission, unit, prefill placement and caching; the other policies take turns."""
     for number, (kv_policy, unit, prefill, caching) in enumerate(
         itertools.product(
-            ("on-demand", "reserve"), ("step", "request"), ("mixed", "first"), (True, False)
+            ("on-demand", "reserve", "predict"),
+            ("step", "request"),
+            ("mixed", "first"),
+            (True, False),
         )
     ):
+        can_guard = unit == "step" and prefill == "mixed"
         yield {
             "kv_policy": kv_policy,
             "batching_unit": unit,
             "prefill_placement": prefill,
             "enable_prefix_caching": caching,
-            "scheduling_policy": ("fcfs", "priority", "sjf", "edf")[(number + number // 2) % 4],
+            "scheduling_policy": ORDERINGS[(number + number // 5) % len(ORDERINGS)],
+            "preemption_victim": VICTIMS[number // 2 % 2],
+            "target_itl_ms": 25.0 if can_guard and not caching else 0.0,
+            "skip_blocked_ms": 100 if caching else 0,
+            "max_tenant_seqs": 12 if number % 3 == 0 else 0,
         }
 
 
@@ -142,7 +155,11 @@ class Load:
                 seed=number,
                 arrival_ns=self._clock.now_ns(),
                 priority=self._random.randrange(3),
-                limits=TimeLimits(max_run_ns=200_000_000 if chance() < 0.05 else None),
+                tenant="quiet" if number % 5 == 0 else "flood",
+                limits=TimeLimits(
+                    max_run_ns=200_000_000 if chance() < 0.05 else None,
+                    deadline_ns=self._clock.now_ns() + 2 * 10**9 if number % 3 == 0 else None,
+                ),
             )
         )
 
