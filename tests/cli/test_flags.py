@@ -39,6 +39,8 @@ IMPLIED = {"trace_steps"}
 COMPANIONS = {
     "tenant_weights": ["--scheduling-policy", "fair"],
     "kv_risk": ["--kv-policy", "predict"],
+    "ageing_tokens_per_s": ["--scheduling-policy", "sjf"],
+    "preemption_victim": ["--scheduling-policy", "fair"],
     "ssl_keyfile": ["--ssl-certfile", __file__],
     "ssl_certfile": ["--ssl-keyfile", __file__],
     "ssl_ca_certs": ["--ssl-keyfile", __file__, "--ssl-certfile", __file__],
@@ -155,6 +157,30 @@ def test_fields_are_those_of_the_configurations() -> None:
             "--default-chat-template-kwargs is nested too deeply",
         ),
         (["--enable-prefix-caching=maybe"], "takes no value but true or false"),
+        # What does not go together is said before a model is loaded.
+        (["--kv-risk", "0.2"], "--kv-risk is for --kv-policy=predict, which is 'on-demand'"),
+        (["--ageing-tokens-per-s", "5"], "--ageing-tokens-per-s is of --scheduling-policy sjf"),
+        (["--tenant-weights", "a=2"], "--tenant-weights are of --scheduling-policy fair"),
+        (
+            ["--preemption-victim", "most-served"],
+            "--preemption-victim most-served is of --scheduling-policy fair",
+        ),
+        (["--target-itl-ms", "1e-9"], "--target-itl-ms must be 0 (off) or from 0.001 to 1e9"),
+        (
+            ["--target-itl-ms", "9", "--batching-unit", "request"],
+            "--target-itl-ms is for decodes that share their steps with prompts",
+        ),
+        (
+            ["--max-num-partial-prefills", "4", "--no-enable-chunked-prefill"],
+            "--target-itl-ms and --max-num-partial-prefills cut prompts into chunks",
+        ),
+        (
+            [
+                *("--no-enable-chunked-prefill", "--max-model-len", "100"),
+                *("--max-num-batched-tokens", "50"),
+            ],
+            "but --max-num-batched-tokens=50 is below --max-model-len=100",
+        ),
     ],
 )
 def test_one_sentence_and_exit_2(

@@ -17,12 +17,13 @@ TAKEN = """
 --enable-chunked-prefill|--no-enable-chunked-prefill|--long-prefill-token-threshold 64
 --max-num-partial-prefills 8|--target-itl-ms 12.5|--max-long-partial-prefills 1
 --scheduling-policy fcfs
---scheduling-policy sjf|--scheduling-policy edf|--ageing-tokens-per-s 5
+--scheduling-policy sjf|--scheduling-policy edf
+--scheduling-policy sjf --ageing-tokens-per-s 5
 --scheduling-policy priority|--scheduler-reserve-full-isl|--no-scheduler-reserve-full-isl
 --watermark 0.1|--max-num-queued-reqs 10|--max-num-queued-tokens 8k|--queue-full-status 429
 --scheduling-policy fair --tenant-weights a=2,b=1|--scheduling-policy fair|--max-tenant-seqs 4
 --tenant-header x-team|--max-tenant-queued-reqs 4|--max-tenant-queued-tokens 8k
---preemption-victim most-served|--stream-interval 4
+--scheduling-policy fair --preemption-victim most-served|--stream-interval 4
 --scheduler-cls a.B|--block-size 32|--kv-cache-memory-bytes 1g
 --num-gpu-blocks-override 64|--enable-prefix-caching|--no-enable-prefix-caching
 --prefix-caching-hash-algo sha256|--kv-cache-dtype auto|--kv-cache-dtype int8

@@ -71,11 +71,9 @@ def _shown(default: object) -> str:
 
 
 def _in_flags(message: str) -> str:
-    """Speak of fields as the flags that set them."""
-    for flag in FLAGS:
-        if message.startswith((f"{flag.field} ", f"{flag.field}=")):
-            return flag.names[0] + message[len(flag.field) :]
-    return message
+    """Speak of fields as the flags that set them: a word at the start, and all with a `_`."""
+    names = {flag.field: flag.names[0] for flag in FLAGS}
+    return re.sub(r"^\w+|\w+_\w+", lambda word: names.get(word[0], word[0]), message)
 
 
 class _Parser:

@@ -183,11 +183,16 @@ def _model(recording: Recording, path: str | None) -> tuple[StepTimeModel, str]:
 
 
 def _config(recording: Recording, settings: Mapping[str, Any]) -> SchedulerConfig:
+    from headway.cli.simulation import in_flags
     from headway.replay.requests import recorded_config
     from headway.simulator.config import SCHEDULER_SETTINGS, changed_config
 
     asked = {name: value for name, value in settings.items() if name in SCHEDULER_SETTINGS}
-    return changed_config(recorded_config(recording.header), asked)
+    config = recorded_config(recording.header)
+    try:
+        return changed_config(config, asked)
+    except ValueError as error:
+        raise FlagError(in_flags(str(error))) from None
 
 
 def _traffic(recording: Recording, settings: Mapping[str, Any]) -> RecordedTraffic:

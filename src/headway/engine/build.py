@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
-from headway.core.config import SchedulerConfig
 from headway.core.scheduler import Scheduler
 from headway.drive.loop import EngineLoop
 from headway.drive.ports import Inbox, Listener, StepListener
@@ -16,6 +15,7 @@ from headway.engine.config import EngineConfig
 from headway.engine.executor import ModelExecutor
 from headway.engine.recording import RunningRecording, start_recording
 from headway.engine.scheduler_class import load_scheduler_class
+from headway.engine.scheduler_settings import scheduler_config
 from headway.engine.sizing import Sizes, choose_sizes
 from headway.model.loader import LoadedModel, load_model
 from headway.model.source import ModelSource, resolve
@@ -100,7 +100,13 @@ def assemble(
         kv_dtype,
     )
     make_scheduler = load_scheduler_class(config.scheduler_cls)
-    scheduler = make_scheduler(_scheduler_config(config, sizes), num_blocks=sizes.num_blocks)
+    settings = scheduler_config(
+        config,
+        max_num_seqs=sizes.max_num_seqs,
+        max_num_batched_tokens=sizes.max_num_batched_tokens,
+        max_model_len=sizes.max_model_len,
+    )
+    scheduler = make_scheduler(settings, num_blocks=sizes.num_blocks)
     executor = ModelExecutor(model.decoder, cache, ops)
     phases.end("KV cache and scheduler")
     facts = _facts(config, source, model, sizes, (dtype, kv_dtype), ops, why, phases)
@@ -164,32 +170,6 @@ class Phases:
         now_ns = time.monotonic_ns()
         self.ms[name] = (now_ns - self._since_ns) / 1e6
         self._since_ns = now_ns
-
-
-def _scheduler_config(config: EngineConfig, sizes: Sizes) -> SchedulerConfig:
-    return SchedulerConfig(
-        max_num_seqs=sizes.max_num_seqs,
-        max_num_batched_tokens=sizes.max_num_batched_tokens,
-        max_model_len=sizes.max_model_len,
-        block_size=config.block_size,
-        enable_prefix_caching=config.enable_prefix_caching,
-        enable_chunked_prefill=config.enable_chunked_prefill,
-        long_prefill_token_threshold=config.long_prefill_token_threshold,
-        max_num_partial_prefills=config.max_num_partial_prefills,
-        target_itl_ms=config.target_itl_ms,
-        kv_policy=config.kv_policy,
-        kv_risk=config.kv_risk,
-        unit=config.batching_unit,
-        prefill=config.prefill_placement,
-        ordering=config.scheduling_policy,
-        ageing_tokens_per_s=config.ageing_tokens_per_s,
-        victim=config.preemption_victim,
-        tenant_weights=config.tenant_weights,
-        max_tenant_seqs=config.max_tenant_seqs,
-        reserve_full_isl=config.scheduler_reserve_full_isl,
-        watermark=config.watermark,
-        skip_blocked_ms=config.skip_blocked_ms,
-    )
 
 
 def _facts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.core.config import KV_RISK
+from headway.engine.scheduler_settings import check_scheduler
 
 DTYPES = ("auto", "float32", "bfloat16")
 KV_CACHE_DTYPES = ("auto", "float32", "bfloat16", "int8")
@@ -68,19 +69,13 @@ class EngineConfig:
             _at_least_one(name, getattr(self, name))
         for name in ("kv_cache_memory_bytes", "num_gpu_blocks_override", "block_size"):
             _at_least_one(name, getattr(self, name))
-        if self.kv_policy != "predict" and self.kv_risk != KV_RISK:
-            raise ValueError(f"kv_risk is for kv_policy predict, which is {self.kv_policy}")
         if self.block_size % 16:
             raise ValueError(
                 f"block_size must be a multiple of 16 on the CPU, got {self.block_size}"
             )
-        if self.tenant_weights and self.scheduling_policy != "fair":
-            raise ValueError(
-                f"tenant_weights are of --scheduling-policy fair, and it is "
-                f"{self.scheduling_policy}: leave them out"
-            )
         if self.max_logprobs < 0:
             raise ValueError(f"max_logprobs must be at least 0, got {self.max_logprobs}")
+        check_scheduler(self)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
