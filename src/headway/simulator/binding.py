@@ -20,6 +20,8 @@ _WORDS = {
     "blocks": "KV blocks",
     "budget": "tokens in a step (max_num_batched_tokens)",
     "static batch": "the end of the static batch (batching_unit)",
+    "tenant": "slots of their tenant (max_tenant_seqs)",
+    "prefill": "prompts under way (max_num_partial_prefills)",
 }
 _LEAST_SHARE = 0.005
 
