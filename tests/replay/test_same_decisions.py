@@ -44,8 +44,8 @@ def test_p06_a_small_model_under_every_combination(
     assert outcome.num_cached_tokens > 100 or not settings["enable_prefix_caching"]
     if settings["kv_policy"] == "reserve":
         assert outcome.num_preemptions == 0
-    elif settings["batching_unit"] == "step":
-        assert outcome.num_preemptions > 10
+    elif settings["kv_policy"] == "on-demand" and settings["batching_unit"] == "step":
+        assert outcome.num_preemptions > 10  # `predict` is there to have few
     # The engine that P06 reports evicted one request 173,622 times; the real one 4 times at most.
     assert outcome.most_preemptions <= 12
 
