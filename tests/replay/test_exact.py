@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given, settings
@@ -24,6 +24,7 @@ from headway.drive.record import StepRecord
 from headway.drive.recording import EndedSequence, Recording, RefusedRequest, read_recordings
 from headway.replay.compare import first_difference
 from headway.replay.exact import replay_exactly
+from headway.replay.requests import recorded_config
 
 COMBINATIONS = list(
     itertools.product(
@@ -230,11 +231,47 @@ def test_an_arrival_that_cannot_be_is_a_sentence(field, value, sentence):
         replay_exactly(recording)
 
 
+# Every setting, at another value than the usual one.
+UNUSUAL = (
+    SchedulerConfig(
+        max_num_seqs=3,
+        max_num_batched_tokens=50,
+        max_model_len=40,
+        block_size=8,
+        enable_prefix_caching=False,
+        enable_chunked_prefill=False,
+        prefill="first",
+        unit="request",
+        watermark=0.25,
+        reserve_full_isl=False,
+        max_tenant_seqs=2,
+        skip_blocked_ms=5,
+        ordering="sjf",
+        ageing_tokens_per_s=0,
+    ),
+    SchedulerConfig(long_prefill_token_threshold=4, max_num_partial_prefills=3, target_itl_ms=0.5),
+    SchedulerConfig(ordering="fair", tenant_weights="a=2", victim="newest"),
+    SchedulerConfig(kv_policy="predict", kv_risk=0.5),
+)
+
+
+def test_every_setting_comes_back_from_a_recording():
+    usual = SchedulerConfig()
+    names = {field.name for field in fields(SchedulerConfig)} - {"prefix_salt"}  # not recorded
+    assert names == {n for n in names for c in UNUSUAL if getattr(c, n) != getattr(usual, n)}
+    for config in UNUSUAL:
+        recording = record_run(config, 40, [(0, ask("a"))]).recording
+        assert recorded_config(recording.header) == config
+        assert replay_exactly(recording).difference is None
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
         ({"max_num_slots": 3}, "header: scheduler.max_num_slots is no setting of this scheduler"),
         ({"max_num_seqs": 0}, "max_num_seqs must be an integer of at least 1, got 0"),
+        ({"ageing_tokens_per_s": "7"}, "ageing_tokens_per_s must be of type int or null, got '7'"),
+        ({"watermark": None}, "scheduler.watermark must be of type float, got None"),
     ],
 )
 def test_a_header_without_a_scheduler_is_a_sentence(settings, sentence):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from types import NoneType
+from typing import get_args, get_type_hints
 
 from headway.core.config import SchedulerConfig
 from headway.core.request import RepetitionDetection, Request, SamplingParams, TimeLimits
@@ -31,15 +32,14 @@ def recorded_config(header: RecordingHeader) -> SchedulerConfig:
 
 def _check_settings(settings: Mapping[str, object]) -> None:
     """Those that are missing are the usual ones."""
-    defaults = {f.name: f.default for f in fields(SchedulerConfig)}
+    types = get_type_hints(SchedulerConfig)
     for name, value in settings.items():
-        if name not in defaults:
+        if name not in types:
             raise ValueError(f"scheduler.{name} is no setting of this scheduler")
-        wanted = type(defaults[name])
-        if type(value) is not wanted and (wanted, type(value)) != (float, int):
-            raise ValueError(
-                f"scheduler.{name} must be of type {wanted.__name__}, got {value!r:.100}"
-            )
+        wanted = get_args(types[name]) or (types[name],)
+        if type(value) not in wanted and not (float in wanted and type(value) is int):
+            names = " or ".join("null" if one is NoneType else one.__name__ for one in wanted)
+            raise ValueError(f"scheduler.{name} must be of type {names}, got {value!r:.100}")
 
 
 def request_of(arrival: Arrival, prompt: tuple[int, ...], *, may_repeat: bool = False) -> Request:
