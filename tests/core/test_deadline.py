@@ -12,7 +12,7 @@ from headway.core.policies import build_policies
 from headway.core.policies.deadline import LONGEST_PASSED_OVER_NS
 from headway.core.policies.pace import Pace
 from headway.core.request import TimeLimits
-from headway.core.step import Step
+from headway.core.step import Blocker, Step
 
 MS = 1_000_000
 S = 1000 * MS
@@ -141,3 +141,29 @@ def test_a_step_that_the_host_held_up_is_forgotten():
     for _ in range(300):
         pace.learn(0, 10 * MS)
     assert pace.step_ns < 11 * MS
+
+
+def test_of_those_who_wait_no_more_nothing_is_kept():
+    """Their deadlines are far, behind that of one who waits for long, so nobody comes to them."""
+    world = world_of()
+    submit(world, "running", None, max_tokens=60)
+    world.turn()
+    submit(world, "waiting", 100 * S)
+    for number in range(600):
+        submit(world, f"r{number}", 3600 * S)
+        world.abort(f"r{number}")
+    assert len(world.scheduler._ordering._hopes) < 200
+    world.drain()
+
+
+def test_who_may_join_a_prompt_is_asked_without_a_trace():
+    """What all who run hold is in the ranks; that two of them were compared is not."""
+    world = world_of(max_num_seqs=9, max_num_partial_prefills=4, long_prefill_token_threshold=2)
+    for number in range(3):
+        submit(world, f"r{number}", 100 * S, prompt=2, max_tokens=20)
+    submit(world, "long", 100 * S, prompt=30)
+    submit(world, "other", 200 * S, prompt=30)
+    for _ in range(4):
+        step = timed_turn(world, MS)
+    assert step.blocker is Blocker.PREFILL
+    assert len(world.scheduler._ordering._running) == world.scheduler.num_running == 4

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scheduler_world import World, make_request
 
 from headway.core.config import SchedulerConfig
-from headway.core.step import Step
+from headway.core.step import Blocker, Step
 
 
 def world_of(num_blocks: int, **knobs) -> World:
@@ -141,6 +141,69 @@ def test_nor_does_it_take_those_of_the_more_urgent():
     world.drain()
 
 
+# ---- With a forecast ----
+
+
+@pytest.mark.parametrize("budget", [4, 8, 20, 64])
+def test_one_that_fits_is_not_held_up_by_a_forecast_of_those_that_it_outranks(budget):
+    """Both prompts fit, both outputs do not. Whoever is less urgent makes way when blocks end."""
+    world = world_of(20, kv_policy="predict", max_num_batched_tokens=budget)
+    world.submit(make_request("low", [1] * 40, priority=9, max_tokens=30))
+    world.turn()
+    world.submit(make_request("urgent", [2] * 20, priority=0, max_tokens=30))
+    assert [event.request_id for event in world.turn().admitted] == ["urgent"]
+    world.drain(max_steps=200)
+
+
+def test_nobody_pays_for_one_whom_the_forecast_refuses_even_without_them():
+    """An equal will fill the pool, so that the third would not come in if the second were gone."""
+    world = world_of(20, kv_policy="predict", max_num_batched_tokens=64)
+    world.submit(make_request("equal", [1] * 8, priority=0, max_tokens=60))
+    world.submit(make_request("low", [2] * 2, priority=9, max_tokens=10))
+    world.turn()
+    assert world.scheduler.num_running == 2
+    world.submit(make_request("urgent", [3] * 40, priority=0, max_tokens=30))
+    for _ in range(8):
+        step = world.turn()
+        assert (len(step.chunks), step.blocker, step.preempted) == (2, Blocker.BLOCKS, ())
+    world.drain()
+    assert not any(step.preempted for step in world.steps)
+
+
+def test_with_a_forecast_too_an_urgent_one_has_its_token_after_two_steps():
+    world = world_of(110, max_num_seqs=30, kv_policy="predict")
+    fill(world, 30, max_tokens=10)
+    for name in ("urgent", "second"):
+        world.submit(make_request(name, [6] * 40, priority=0, max_tokens=40))
+    assert steps_to_first_token(world, "urgent") == 2
+    world.drain()
+
+
+def test_of_a_long_queue_nobody_is_looked_at_behind_the_first_who_cannot_come_in():
+    world = world_of(14, max_num_seqs=9)
+    world.submit(make_request("most", [1] * 40, priority=-1, max_tokens=12))
+    world.submit(make_request("low", [2] * 4, priority=9, max_tokens=12))
+    world.turn()
+    for number in range(500):
+        world.scheduler.add(make_request(f"u{number}", [3] * 40, priority=0, max_tokens=1), 0)
+    asked: list[int] = []
+    bars = world.scheduler._entrance.barred
+    world.scheduler._entrance.barred = lambda s: asked.append(s.sequence_id) or bars(s)
+    world.scheduler.schedule(0)
+    assert 0 < len(asked) < 5
+
+
+def test_what_is_held_for_the_urgent_is_its_own_also_where_prompts_share_a_step():
+    """Of 64 tokens 63 are held: the other prompt has the one that is left."""
+    world = world_of(400, max_num_batched_tokens=64, max_num_seqs=9, max_num_partial_prefills=4)
+    world.submit(make_request("low", [1] * 300, priority=9))
+    world.turn()
+    world.submit(make_request("urgent", [2] * 63, priority=0))
+    sizes = {c.sequence.request.request_id: c.num_tokens for c in world.turn().chunks}
+    assert sizes == {"low": 1, "urgent": 63}
+    world.drain()
+
+
 @st.composite
 def crowds(draw):
     return [
@@ -163,9 +226,11 @@ def crowds(draw):
     caching=st.booleans(),
     whole=st.booleans(),
     prefill=st.sampled_from(["mixed", "first"]),
+    kv_policy=st.sampled_from(["on-demand", "predict"]),
+    num_partial=st.sampled_from([0, 3]),
 )
 def test_nobody_pays_for_a_less_urgent_one_and_nothing_goes_round_in_circles(
-    crowd, num_blocks, max_num_seqs, victim, caching, whole, prefill
+    crowd, num_blocks, max_num_seqs, victim, caching, whole, prefill, kv_policy, num_partial
 ):
     config = SchedulerConfig(
         block_size=2,
@@ -177,6 +242,8 @@ def test_nobody_pays_for_a_less_urgent_one_and_nothing_goes_round_in_circles(
         ordering="priority",
         victim=victim,
         prefill=prefill,
+        kv_policy=kv_policy,
+        max_num_partial_prefills=num_partial,
     )
     world = World(config, num_blocks)
     for number in range(16):

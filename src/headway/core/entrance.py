@@ -103,24 +103,58 @@ class Entrance:
         if self._residents.num_slots_taken >= self._config.max_num_seqs:
             return False
         cached_ids = self._prefix.find(sequence)
-        num_cached = len(cached_ids) * self._config.block_size
-        num_tokens = num_cached + self.num_first_tokens(sequence)
+        num_tokens = self._num_after_first(sequence, cached_ids)
         return self._has_room(sequence, cached_ids, num_tokens)
 
-    def num_first_tokens(self, sequence: Sequence) -> int:
-        """Tokens of its first chunk, if it had the whole budget."""
-        num_cached = len(self._prefix.find(sequence)) * self._config.block_size
+    def _num_after_first(self, sequence: Sequence, cached_ids: SequenceOf[int]) -> int:
+        """Tokens that are computed when it has had its first chunk, of a whole step."""
+        num_cached = len(cached_ids) * self._config.block_size
         budget = self._config.max_num_batched_tokens
+        return num_cached + self._prefill.first_chunk(sequence.num_tokens - num_cached, budget)
+
+    def num_first_tokens(self, sequence: Sequence, budget: int) -> int:
+        """Tokens of its first chunk, if it had so many of a step."""
+        num_cached = len(self._prefix.find(sequence)) * self._config.block_size
         return self._prefill.first_chunk(sequence.num_tokens - num_cached, budget)
 
     def num_blocks_missing(self, sequence: Sequence) -> int:
         """Blocks that must be free for it, beside others: cached ones that it would take too."""
         cached_ids = self._prefix.find(sequence)
-        num_cached = len(cached_ids) * self._config.block_size
-        num_tokens = num_cached + self.num_first_tokens(sequence)
+        num_tokens = self._num_after_first(sequence, cached_ids)
         need = self._config.num_blocks_for(self._admission.num_tokens_free(sequence, num_tokens))
         num_own = need - len(cached_ids) + self._pool.num_unheld(cached_ids)
         return num_own + self._watermark_blocks
+
+    def objects(
+        self, sequence: Sequence, step: StepBuilder, entering: SequenceOf[Sequence] = ()
+    ) -> bool:
+        """Whether it may not start, even if all that it outranks made way and these came first."""
+        if self._admission.refuses(sequence):
+            return True
+        return self._objection(sequence, self._prefix.find(sequence), step, entering) is not None
+
+    def _objection(
+        self,
+        sequence: Sequence,
+        cached_ids: list[int],
+        step: StepBuilder,
+        entering: SequenceOf[Sequence] = (),
+    ) -> Blocker | None:
+        if not self._residents.running:
+            return None
+        num_shared = len(cached_ids) - self._pool.num_unheld(cached_ids)
+        beside = self._not_outranked(sequence)
+        if beside is not None:
+            beside |= {s.sequence_id: s for s in entering}
+        return self._admission.objection(sequence, self._pool, num_shared, step.index, beside)
+
+    def _not_outranked(self, sequence: Sequence) -> dict[int, Sequence] | None:
+        """Of the running, those that do not make way for it; None if that is all of them."""
+        if not self._precedence.has_ranks:
+            return None
+        rank, running = self._precedence.rank(sequence), self._residents.running
+        found = {i: s for i, s in running.items() if self._precedence.rank(s) <= rank}
+        return found if len(found) < len(running) else None
 
     # ---- Getting in ----
 
@@ -136,11 +170,8 @@ class Entrance:
             return Blocker.BUDGET
         if not self._has_room(sequence, cached_ids, num_cached + num_tokens):
             return Blocker.BLOCKS
-        if self._residents.running:
-            num_shared = len(cached_ids) - self._pool.num_unheld(cached_ids)
-            objection = self._admission.objection(sequence, self._pool, num_shared, step.index)
-            if objection is not None:
-                return objection
+        if (objection := self._objection(sequence, cached_ids, step)) is not None:
+            return objection
         self._take_blocks(sequence, cached_ids, num_cached + num_tokens)
         self._enter_slot(sequence, num_cached, step)
         step.add(sequence, num_tokens, samples=num_tokens == num_wanted)

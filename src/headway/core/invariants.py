@@ -52,7 +52,11 @@ def check_step(scheduler: Scheduler, step: Step) -> None:
 
 
 def check_progress(scheduler: Scheduler, step: Step) -> None:
-    """Raise InvariantError if somebody waits behind `step`, the latest, without a reason."""
+    """Raise InvariantError if somebody waits behind `step`, the latest, without a reason, or runs
+    and nothing is computed."""
+    if len(scheduler.in_flight) == 1:  # with two, all may be in the other
+        idle = scheduler.num_running and not (step.chunks or step.preempted)
+        _require(not idle, f"{scheduler.num_running} run and step {step.index} is empty")
     if not scheduler.num_waiting:
         return
     _require(step.blocker is not None, f"{scheduler.num_waiting} wait and nothing is named")

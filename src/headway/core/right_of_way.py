@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Sequence as SequenceOf
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
 from headway.core.entrance import Entrance
 from headway.core.eviction import Eviction
 from headway.core.policies import Policies
+from headway.core.policies.precedence import Precedence
 from headway.core.residents import Residents
 from headway.core.sequence import Sequence
 from headway.core.step_builder import StepBuilder
+from headway.core.waiting import WaitingQueue
 
 
 class RightOfWay:
@@ -22,8 +24,8 @@ class RightOfWay:
     A step that preempts admits nobody, so who is waiting gets its place in the step after: what is
     freed is enough for it and for what the others grow by in both. The least urgent pay, among
     equals whom the victim rule names. Nobody pays in vain: if all that are outranked do not have
-    enough between them, nothing happens. If it fits already, its tokens are held for it, so that
-    prompts of the less urgent do not take them.
+    enough between them, or admission would refuse it even without them, nothing happens. If it
+    fits already, its tokens are held for it, so that prompts of the less urgent do not take them.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class RightOfWay:
         *,
         pool: BlockPool,
         residents: Residents,
+        waiting: WaitingQueue,
         entrance: Entrance,
         eviction: Eviction,
     ) -> None:
@@ -42,28 +45,34 @@ class RightOfWay:
         self._prefill = policies.prefill
         self._pool = pool
         self._residents = residents
+        self._waiting = waiting
         self._entrance = entrance
         self._eviction = eviction
 
-    def prepare(self, waiting: Iterable[Sequence], step: StepBuilder, now_ns: int) -> None:
+    def prepare(self, step: StepBuilder, now_ns: int) -> None:
         """Before anybody is placed in `step`: evict, or hold tokens, for the first in the queue."""
         if not self._precedence.has_ranks or not self._residents.running:
             return
-        lowest = max(map(self._precedence.rank, self._residents.running.values()))
-        urgent: list[Sequence] = []
-        for sequence in waiting:
-            if self._precedence.rank(sequence) >= lowest:
-                break
-            if self._entrance.barred(sequence) is None:
-                urgent.append(sequence)
-        if not urgent:
+        urgent = self._urgent(now_ns)
+        if (first := next(urgent, None)) is None:
             return
         step.is_settled = False
-        if self._fits(urgent[0]):
-            step.hold(self._num_tokens_due(urgent[0]))
+        if self._entrance.objects(first, step):
+            return  # whoever made way for it, it would not come in
+        if self._fits(first):
+            step.hold(self._num_tokens_due(first))
             return
-        for victim, beneficiary in self._plan(urgent):
+        for victim, beneficiary in self._plan(chain((first,), urgent), step):
             self._eviction.preempt(victim, beneficiary, step, now_ns)
+
+    def _urgent(self, now_ns: int) -> Iterator[Sequence]:
+        """The waiting who outrank somebody and are not barred."""
+        lowest = max(map(self._precedence.rank, self._residents.running.values()))
+        for sequence in self._waiting.in_order(now_ns):
+            if self._precedence.rank(sequence) >= lowest:
+                return
+            if self._entrance.barred(sequence) is None:
+                yield sequence
 
     def _fits(self, sequence: Sequence) -> bool:
         """Whether it gets in with this step, whatever the others grow by in it."""
@@ -79,22 +88,28 @@ class RightOfWay:
             for s in self._residents.running.values()
             if self._precedence.rank(s) <= rank
         )
-        return max(0, min(self._entrance.num_first_tokens(sequence), budget - ahead))
+        return self._entrance.num_first_tokens(sequence, max(0, budget - ahead))
 
     # ---- Whom it costs ----
 
-    def _plan(self, urgent: SequenceOf[Sequence]) -> list[tuple[Sequence, Sequence]]:
+    def _plan(
+        self, urgent: Iterable[Sequence], step: StepBuilder
+    ) -> list[tuple[Sequence, Sequence]]:
         """Victims, each with whom it makes way for; for as many as the next step can admit."""
         ledger = self._ledger(2)
         plan: list[tuple[Sequence, Sequence]] = []
         num_tokens = self._config.max_num_batched_tokens
+        entering: list[Sequence] = []
         for sequence in urgent:
-            found = self._victims_for(sequence, ledger, at_least=0 if plan else 1)
-            if found is None or num_tokens <= 0:
+            if num_tokens <= 0 or (entering and self._entrance.objects(sequence, step, entering)):
                 break
+            found = self._victims_for(sequence, ledger, at_least=0 if plan else 1)
+            if found is None:
+                break
+            entering.append(sequence)
             plan += [(victim, sequence) for victim in found]
             ledger.admit(self._entrance.num_blocks_missing(sequence))
-            num_tokens -= self._entrance.num_first_tokens(sequence)
+            num_tokens -= self._entrance.num_first_tokens(sequence, num_tokens)
         return plan
 
     def _victims_for(
@@ -103,6 +118,8 @@ class RightOfWay:
         """Taken out of the ledger; None, and the ledger as it was, if they are not enough."""
         need = self._entrance.num_blocks_missing(sequence)
         rank, found = self._precedence.rank(sequence), list[Sequence]()
+        if not ledger.may_have_room(need, self._precedence, rank):
+            return None
         while not ledger.has_room(need) or len(found) < at_least:
             outranked = [s for s in ledger.running.values() if self._precedence.rank(s) > rank]
             if not outranked:
@@ -147,6 +164,12 @@ class _Ledger:
 
     def has_room(self, num_blocks: int) -> bool:
         return self._num_slots > 0 and self._num_blocks >= num_blocks
+
+    def may_have_room(self, num_blocks: int, precedence: Precedence, rank: int) -> bool:
+        """False: not even if all of a larger rank were gone. Costs less than to try."""
+        outranked = [s for s in self.running.values() if precedence.rank(s) > rank]
+        most = sum(self._growths[s.sequence_id] + len(s.block_ids) for s in outranked)
+        return self._num_slots + len(outranked) > 0 and self._num_blocks + most >= num_blocks
 
     def admit(self, num_blocks: int) -> None:
         self._num_slots -= 1

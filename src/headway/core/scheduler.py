@@ -98,7 +98,7 @@ class Scheduler(SchedulerState):
             )
         step = StepBuilder(index=self._num_steps, max_num_tokens=self.config.max_num_batched_tokens)
         self._expire(step, now_ns)
-        self._right_of_way.prepare(self._waiting.in_order(now_ns), step, now_ns)
+        self._right_of_way.prepare(step, now_ns)
         holds_decodes = self._prefill.holds_decodes or self._unit.holds_decodes
         self._continue_running(step, now_ns, holds_decodes=holds_decodes)
         step.release()
@@ -121,7 +121,7 @@ class Scheduler(SchedulerState):
         running = self._ordering.running(self._residents.running.values(), now_ns)
         if holds_decodes:
             running = [sequence for sequence in running if not sequence.is_prefilled]
-        sequences = iter(self._prefill.order(running, self.num_waiting, now_ns))
+        sequences = iter(self._prefill.order(running, self.num_waiting))
         others: list[Sequence] = []
         while (sequence := step.add_quiet(sequences)) and step.tokens_left:
             # Another status: it was preempted earlier in this very step.

@@ -65,6 +65,7 @@ class SchedulerState:
             policies,
             pool=self.pool,
             residents=self._residents,
+            waiting=self._waiting,
             entrance=self._entrance,
             eviction=self._eviction,
         )

@@ -70,6 +70,11 @@ class StepBuilder:
         sequence.num_computed_tokens += num_tokens
         sequence.num_pending_tokens += samples
 
+    @property
+    def budget_left(self) -> int:
+        """All that is left of the budget, with what is held."""
+        return self.tokens_left + self._num_held
+
     def hold(self, num_tokens: int) -> None:
         """Keep so much of the budget from those who are placed until `release`."""
         self.tokens_left -= num_tokens

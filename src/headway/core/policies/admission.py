@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,13 +35,19 @@ class Admission(Protocol):
         return False
 
     def objection(
-        self, sequence: Sequence, pool: BlockPool, num_shared: int, num_steps: int
+        self,
+        sequence: Sequence,
+        pool: BlockPool,
+        num_shared: int,
+        num_steps: int,
+        beside: Mapping[int, Sequence] | None = None,
     ) -> Blocker | None:
         """Why the sequence, which fits for now, may not start; None if it may.
 
         BLOCKS: the pool will not do for it and all that run, until one of them is gone. BUDGET: not
         in this step. `num_shared`: of its blocks, those that others hold too. `num_steps`: decided
-        before this one. Asked only while others run.
+        before this one. `beside`: who counts, by id, where not all that run and nobody else: those
+        that make way for it do not. Asked only while others run, and not only of who then enters.
         """
         return None
 

@@ -22,6 +22,7 @@ from headway.core.time_limits import Expiry
 LONGEST_PASSED_OVER_NS = 600 * 1_000_000_000
 _QUEUED = (SequenceStatus.WAITING, SequenceStatus.PREEMPTED)
 _AHEAD_OF_ALL = -(1 << 200)
+_FEW = 64  # so many hopes of those who wait no more are never worth a rebuild
 
 
 class _Odds(NamedTuple):
@@ -62,6 +63,7 @@ class EarliestDeadline(Ordering):
         self._undated = RankedQueue()
         self._hopes: list[_Hope] = []
         self._num_hopes = 0
+        self._most_hopes = _FEW
         self._running: SequenceOf[Sequence] = ()
         self._num_changes = 0  # of the queue, since it was ranked
         self._drained_in_ns = 0
@@ -161,6 +163,10 @@ class EarliestDeadline(Ordering):
         last_ns = _deadline_ns(sequence) - self._least_ns(sequence)
         heapq.heappush(self._hopes, _Hope(last_ns, self._num_hopes, sequence))
         self._num_hopes += 1
+        if len(self._hopes) > self._most_hopes:
+            self._hopes = [hope for hope in self._hopes if hope.sequence.status in _QUEUED]
+            heapq.heapify(self._hopes)
+            self._most_hopes = 2 * len(self._hopes) + _FEW
 
     def _least_ns(self, sequence: Sequence) -> int:
         """From its admission to its end, at the very least."""

@@ -57,6 +57,10 @@ class Ordering(Protocol):
         """The running, given in order of admission, in the order in which to serve them."""
         ...
 
+    def is_before(self, waiting: Sequence, running: Sequence) -> bool:
+        """Whether a waiting one, once it runs, is served before one that runs already."""
+        return False
+
     def launched(self, step: Step) -> None:
         """This was decided: who was served how much. Once for each step."""
         return
@@ -150,3 +154,6 @@ class ByPriority(Ordering):
 
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
         return sorted(running, key=urgency)
+
+    def is_before(self, waiting: Sequence, running: Sequence) -> bool:
+        return urgency(waiting) < urgency(running)

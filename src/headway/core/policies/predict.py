@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
+
 from headway.core.blocks import BlockPool
 from headway.core.policies.admission import Admission
 from headway.core.policies.forecast import LengthForecast
@@ -21,7 +24,7 @@ class Predict(Admission):
 
     While memory is short newcomers come one after another, not several in a step: a step with one
     prompt hides it behind the decodes, or the decodes behind it, where two prompts hide nothing.
-    Small ones come together, up to `num_tokens_a_step`.
+    Small ones come together, up to `num_tokens_a_step`; and so do those for whom others make way.
     """
 
     def __init__(
@@ -45,7 +48,7 @@ class Predict(Admission):
         self._narrow = 0  # how far off there was no room the last time
         self._step = 0  # whose questions these are
         self._num_entered_tokens = 0  # in it
-        self._newcomer: Resident | None = None
+        self._newcomer: tuple[Sequence, Resident] | None = None  # the latest that may start
 
     def num_tokens_taken(self, sequence: Sequence, num_tokens: int) -> int:
         return num_tokens
@@ -61,11 +64,12 @@ class Predict(Admission):
         self._running[sequence.sequence_id] = sequence
         self._most_blocks += self._blocks(sequence.max_num_tokens)
         newcomer, self._newcomer = self._newcomer, None
-        if newcomer is None or self._peak is None:
+        if newcomer is None or newcomer[0] is not sequence:
             self._peak = None
             return
-        self._peak.add(newcomer)
-        self._num_entered_tokens += newcomer.size
+        self._num_entered_tokens += newcomer[1].size
+        if self._peak is not None:
+            self._peak.add(newcomer[1])
 
     def left(self, sequence: Sequence) -> None:
         self._refused.clear()
@@ -77,33 +81,56 @@ class Predict(Admission):
         return sequence.sequence_id in self._refused
 
     def objection(
-        self, sequence: Sequence, pool: BlockPool, num_shared: int, num_steps: int
+        self,
+        sequence: Sequence,
+        pool: BlockPool,
+        num_shared: int,
+        num_steps: int,
+        beside: Mapping[int, Sequence] | None = None,
     ) -> Blocker | None:
-        if self._most_blocks + self._blocks(sequence.max_num_tokens) <= pool.num_blocks:
-            self._peak = None
-            return None
         if num_steps != self._step:
             self._step, self._num_entered_tokens, self._peak = num_steps, 0, None
-        if self._num_entered_tokens > self._num_tokens_a_step:
+        if self._num_blocks_at_most(beside) + self._blocks(sequence.max_num_tokens) <= (
+            pool.num_blocks
+        ):
+            self._peak = self._newcomer = None
+            return None
+        if beside is not None:
+            self._peak = None
+        elif self._num_entered_tokens > self._num_tokens_a_step:
             return Blocker.BUDGET
-        peak = self._peak = self._peak or self._look(pool)
+        peak = self._peak or self._look(pool, beside)
         newcomer = self._resident(sequence, num_shared)
         capacity = pool.num_blocks * self._block_size
         narrow = peak.lack(newcomer, capacity, self._deviations, self._narrow)
+        if beside is None:
+            self._peak = peak
         if narrow is None:
-            self._newcomer = newcomer
+            self._newcomer = sequence, newcomer
             return None
         self._narrow = narrow
         self._refused.add(sequence.sequence_id)
         return Blocker.BLOCKS
 
-    def _look(self, pool: BlockPool) -> Peak:
-        residents = [
-            self._resident(sequence, _num_shared(sequence.block_ids, pool))
-            for sequence in self._running.values()
-        ]
-        held = (pool.num_held + self._num_blocks_to_come()) * self._block_size
-        return Peak(residents, held, self._block_size)
+    def _num_blocks_at_most(self, beside: Mapping[int, Sequence] | None) -> int:
+        if beside is None:
+            return self._most_blocks
+        return sum(self._blocks(sequence.max_num_tokens) for sequence in beside.values())
+
+    def _look(self, pool: BlockPool, beside: Mapping[int, Sequence] | None) -> Peak:
+        running, num_held = [*self._running.values()], pool.num_held
+        if beside is not None:
+            for sequence in running:
+                if sequence.sequence_id not in beside:
+                    num_held -= sum(pool.num_holders(b) == 1 for b in sequence.block_ids)
+            running = [s for s in running if s.sequence_id in beside]
+        residents = [self._resident(s, _num_shared(s.block_ids, pool)) for s in running]
+        num_held += self._num_blocks_to_come(running)
+        peak = Peak(residents, num_held * self._block_size, self._block_size)
+        for sequence in beside.values() if beside is not None else ():
+            if sequence.sequence_id not in self._running:
+                peak.add(self._resident(sequence, 0))
+        return peak
 
     def _resident(self, sequence: Sequence, num_shared: int) -> Resident:
         num_tokens = len(sequence.token_ids)
@@ -114,10 +141,10 @@ class Predict(Admission):
             num_tokens + self._block_size // 2 - num_shared * self._block_size,
         )
 
-    def _num_blocks_to_come(self) -> int:
+    def _num_blocks_to_come(self, running: SequenceOf[Sequence]) -> int:
         """Of known tokens that are being computed, those that have no blocks yet."""
         num_blocks = 0
-        for sequence in reversed(self._running.values()):
+        for sequence in reversed(running):
             if sequence.num_computed_tokens >= len(sequence.token_ids) - 1:
                 break  # a decode; prompts come behind those admitted before them
             missing = self._blocks(len(sequence.token_ids)) - len(sequence.block_ids)

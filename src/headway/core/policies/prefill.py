@@ -34,7 +34,7 @@ class PrefillPlacement(Protocol):
         """How many of the tokens that it wants a sequence would have of a whole step's budget."""
         ...
 
-    def order(self, running: list[Sequence], num_waiting: int, now_ns: int) -> list[Sequence]:
+    def order(self, running: list[Sequence], num_waiting: int) -> list[Sequence]:
         """A step begins: the running, in their order of service, in the order to place them."""
         return running
 

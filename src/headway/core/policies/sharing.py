@@ -57,18 +57,18 @@ class Shared(PrefillPlacement):
         self._first: Sequence | None = None  # of them in order of service
         self._entering: list[tuple[Sequence, int, int]] = []  # with what each was offered
         self._under_way: list[Sequence] | None = None
-        self._now_ns = self._num_waiting = 0
+        self._num_waiting = 0
         self._purse: _Purse | None = None  # open from the first prompt of a step on
         self._is_first_served = False
         self._most_of_first = 0  # what it may have once those who wait have had their turn
 
     # ---- Who comes when ----
 
-    def order(self, running: list[Sequence], num_waiting: int, now_ns: int) -> list[Sequence]:
+    def order(self, running: list[Sequence], num_waiting: int) -> list[Sequence]:
         self._purse = self._first = self._under_way = None
         self._entering = []
         self._is_first_served, self._most_of_first = False, 0
-        self._now_ns, self._num_waiting = now_ns, num_waiting
+        self._num_waiting = num_waiting
         self._prompts = [s for s in running if s.num_wanted_tokens() > 1]
         if not self._prompts:
             return running
@@ -94,7 +94,7 @@ class Shared(PrefillPlacement):
         if 2 * sequence.num_queued_tokens <= least_left:
             return True
         first = self._first if self._first in under_way else under_way[0]
-        return self._ordering.running((first, sequence), self._now_ns)[0] is sequence
+        return self._ordering.is_before(sequence, first)
 
     # ---- How much ----
 
@@ -131,6 +131,7 @@ class Shared(PrefillPlacement):
     def finish(
         self, step: StepBuilder, try_grow: Callable[[Sequence, int], bool]
     ) -> list[Sequence]:
+        self._under_way = None  # who asks before the next step begins asks of what is then
         if self._purse is None:
             return []
         for sequence, first_position, num_tokens in self._entering:
@@ -185,7 +186,7 @@ class _Purse:
         decodes = step.chunks()
         self._guard = guard if decodes else None
         self._decodes_ns = self._guard.decodes_ns(decodes) if self._guard else 0
-        self.total = self._guard.prompts_ns(self._decodes_ns) if self._guard else step.tokens_left
+        self.total = self._guard.prompts_ns(self._decodes_ns) if self._guard else step.budget_left
         self.spent = 0
         self.num_tokens = 0
 
