@@ -268,6 +268,24 @@ def test_who_is_gone_and_owes_nothing_is_forgotten():
     assert len(fair._tenants) < 2100
 
 
+def test_names_made_up_without_end_are_forgotten_though_they_owe(monkeypatch):
+    """One of a large weight waits, so that the line's floor stays, and all who are served owe."""
+    monkeypatch.setattr("headway.core.policies.fair._FEW", 8)
+    monkeypatch.setattr("headway.core.policies.fair._MOST_IDLE", 16)
+    knobs = {"max_num_seqs": 4, "max_tenant_seqs": 1, "max_model_len": 600}
+    world, fair = fair_world(config_of(**knobs, tenant_weights="old=1000000"), 200)
+    fair._most_remembered = 8
+    for number in range(2):
+        world.submit(make_request(f"old{number}", [1], max_tokens=250, tenant="old"))
+    most = 0
+    for number in range(200):
+        world.submit(make_request(f"{number}", [1], max_tokens=1, tenant=f"t{number}"))
+        world.turn()
+        most = max(most, len(fair._tenants))
+    world.drain()
+    assert most < 60
+
+
 def test_forgetting_changes_no_decision():
     def decisions(most_remembered):
         world, fair = fair_world(config_of(max_num_seqs=2), 20)

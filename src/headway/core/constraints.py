@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence as SequenceOf
+from collections.abc import Mapping
 from typing import Protocol
 
-from headway.core.config import SchedulerConfig
 from headway.core.sequence import Sequence
 from headway.core.step import Blocker
 
@@ -32,11 +31,15 @@ class Constraint(Protocol):
 
 
 class TenantSlots:
-    """At most so many running sequences of each tenant."""
+    """At most so many running sequences of each tenant.
+
+    Counts the waiting, too, so that nobody walks through a long queue of those that are barred.
+    """
 
     def __init__(self, max_tenant_seqs: int) -> None:
         self._most = max_tenant_seqs
         self._num_running: Counter[str] = Counter()
+        self._num_waiting: Counter[str] = Counter()
 
     def bars(self, sequence: Sequence) -> Blocker | None:
         is_full = self._num_running[sequence.request.tenant] >= self._most
@@ -51,11 +54,23 @@ class TenantSlots:
         if not self._num_running[tenant]:
             del self._num_running[tenant]
 
+    def queued(self, sequence: Sequence) -> None:
+        """The sequence waits."""
+        self._num_waiting[sequence.request.tenant] += 1
 
-def with_own_constraints(
-    config: SchedulerConfig, constraints: SequenceOf[Constraint]
-) -> tuple[Constraint, ...]:
-    """Those that the configuration asks for, and these."""
-    if not config.max_tenant_seqs:
-        return tuple(constraints)
-    return TenantSlots(config.max_tenant_seqs), *constraints
+    def dequeued(self, sequence: Sequence) -> None:
+        """The sequence waits no more."""
+        tenant = sequence.request.tenant
+        self._num_waiting[tenant] -= 1
+        if not self._num_waiting[tenant]:
+            del self._num_waiting[tenant]
+
+    def num_open(self, num_unseen: int, seen: Mapping[str, int]) -> int:
+        """Of so many of the waiting, all but those `seen` of each tenant: how many are not barred.
+
+        Costs as much as there are tenants that run.
+        """
+        for tenant, num_running in self._num_running.items():
+            if num_running >= self._most:
+                num_unseen -= self._num_waiting.get(tenant, 0) - seen.get(tenant, 0)
+        return num_unseen

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as SequenceOf
 
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
-from headway.core.constraints import Constraint
+from headway.core.constraints import Constraint, TenantSlots
 from headway.core.events import Admitted, Resumed
 from headway.core.policies import Policies
 from headway.core.prefix import PrefixCache
@@ -15,6 +16,7 @@ from headway.core.residents import Residents
 from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.step import Blocker
 from headway.core.step_builder import StepBuilder
+from headway.core.waiting import WaitingQueue
 
 _MOST_PASSED_OVER = 32  # by prompts that are short beside those under way, in a step
 
@@ -27,6 +29,7 @@ class Entrance:
         config: SchedulerConfig,
         policies: Policies,
         constraints: SequenceOf[Constraint],
+        tenant_slots: TenantSlots | None,
         pool: BlockPool,
         prefix: PrefixCache,
         residents: Residents,
@@ -38,16 +41,17 @@ class Entrance:
         self._passing = policies.passing
         self._precedence = policies.precedence
         self._constraints = tuple(constraints)
+        self._tenant_slots = tenant_slots
         self._pool = pool
         self._prefix = prefix
         self._residents = residents
         self._watermark_blocks = int(config.watermark * pool.num_blocks)
 
-    def admit(self, waiting: Iterable[Sequence], step: StepBuilder, now_ns: int) -> list[Sequence]:
+    def admit(self, waiting: WaitingQueue, step: StepBuilder, now_ns: int) -> list[Sequence]:
         """Place in `step` whom it has room for and name what blocks the rest; who got a slot."""
         entered: list[Sequence] = []
         passed: list[Sequence] = []
-        for sequence in waiting:
+        for sequence in self._worth_a_look(waiting, step, now_ns):
             blocker = self._closed(step)
             if blocker is None and (barred := self.barred(sequence)):
                 step.bar(sequence, barred)
@@ -70,6 +74,26 @@ class Entrance:
         if self._residents.running:
             self._unit.stop_admitting(step.blocked[0] if step.blocked else None)
         return entered
+
+    def _worth_a_look(
+        self, waiting: WaitingQueue, step: StepBuilder, now_ns: int
+    ) -> Iterator[Sequence]:
+        """In order, until all that are left are barred by the caps of their tenants."""
+        slots, in_order = self._tenant_slots, waiting.in_order(now_ns)
+        if slots is None:
+            yield from in_order
+            return
+        seen: Counter[str] = Counter()
+        num_unseen, are_some_open = len(waiting), False
+        for sequence in in_order:
+            is_open = are_some_open or self._closed(step) is not None
+            if not is_open and not slots.num_open(num_unseen, seen):
+                step.bar(sequence, Blocker.TENANT, num_unseen)
+                return
+            are_some_open = slots.bars(sequence) is not None  # as many as before this one
+            seen[sequence.request.tenant] += 1
+            num_unseen -= 1
+            yield sequence
 
     def _is_outranked(self, sequence: Sequence, passed: Sequence) -> bool:
         """It would be put out again for the one that it passes."""

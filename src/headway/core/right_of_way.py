@@ -17,6 +17,8 @@ from headway.core.sequence import Sequence
 from headway.core.step_builder import StepBuilder
 from headway.core.waiting import WaitingQueue
 
+_MOST_BARRED = 256  # looked at in a step, of those who would come first but for their tenant
+
 
 class RightOfWay:
     """Preempts for a waiting sequence, not only for one that grows.
@@ -68,11 +70,14 @@ class RightOfWay:
     def _urgent(self, now_ns: int) -> Iterator[Sequence]:
         """The waiting who outrank somebody and are not barred."""
         lowest = max(map(self._precedence.rank, self._residents.running.values()))
+        num_barred = 0
         for sequence in self._waiting.in_order(now_ns):
-            if self._precedence.rank(sequence) >= lowest:
+            if self._precedence.rank(sequence) >= lowest or num_barred >= _MOST_BARRED:
                 return
             if self._entrance.barred(sequence) is None:
                 yield sequence
+            else:
+                num_barred += 1
 
     def _fits(self, sequence: Sequence) -> bool:
         """Whether it gets in with this step, whatever the others grow by in it."""

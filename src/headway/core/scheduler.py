@@ -145,7 +145,7 @@ class Scheduler(SchedulerState):
         return True
 
     def _admit_waiting(self, step: StepBuilder, now_ns: int) -> None:
-        for sequence in self._entrance.admit(self._waiting.in_order(now_ns), step, now_ns):
+        for sequence in self._entrance.admit(self._waiting, step, now_ns):
             self._waiting.remove(sequence)
             if not sequence.num_preemptions:
                 self._time.admitted(sequence, now_ns)

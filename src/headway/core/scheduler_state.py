@@ -9,7 +9,7 @@ from collections.abc import Sequence as SequenceOf
 from headway.core.backlog import num_running_tokens
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
-from headway.core.constraints import Constraint, with_own_constraints
+from headway.core.constraints import Constraint, TenantSlots
 from headway.core.entrance import Entrance
 from headway.core.eviction import Eviction
 from headway.core.limits import Limits
@@ -38,7 +38,9 @@ class SchedulerState:
     ) -> None:
         policies = policies or build_policies(config)
         is_ours = not constraints  # they change when somebody gets a slot or loses it, only
-        constraints = with_own_constraints(config, constraints)
+        tenant_slots = TenantSlots(config.max_tenant_seqs) if config.max_tenant_seqs else None
+        if tenant_slots is not None:
+            constraints = (tenant_slots, *constraints)
         self.config = config
         self.pool = BlockPool(num_blocks)
         self._ordering = policies.ordering
@@ -47,11 +49,13 @@ class SchedulerState:
         self._residents = Residents(self.pool, policies, constraints)
         self._limits = Limits(config, num_blocks, policies.admission)
         self._prefix = _build_prefix_cache(config, self.pool)
-        self._entrance = Entrance(
-            config, policies, constraints, self.pool, self._prefix, self._residents
-        )
         self._live = LiveSequences()
-        self._waiting = WaitingQueue(policies.ordering, self._prefix, config.block_size)
+        self._waiting = WaitingQueue(
+            policies.ordering, self._prefix, config.block_size, tenant_slots
+        )
+        self._entrance = Entrance(
+            config, policies, constraints, tenant_slots, self.pool, self._prefix, self._residents
+        )
         self._eviction = Eviction(
             config,
             policies,

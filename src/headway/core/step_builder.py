@@ -99,9 +99,10 @@ class StepBuilder:
         """Admission ends at this sequence, for this reason."""
         self._blocked = (blocker, sequence.sequence_id)
 
-    def bar(self, sequence: Sequence, blocker: Blocker) -> None:
-        """A constraint passes this sequence over; those behind it may still be admitted."""
-        self.barred[blocker] = self.barred.get(blocker, 0) + 1
+    def bar(self, sequence: Sequence, blocker: Blocker, num_sequences: int = 1) -> None:
+        """A constraint passes this sequence over, and so many in all; those behind may still be
+        admitted."""
+        self.barred[blocker] = self.barred.get(blocker, 0) + num_sequences
         if self._first_barred is None:
             self._first_barred = (blocker, sequence.sequence_id)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 
 from headway.core.backlog import Backlog
+from headway.core.constraints import TenantSlots
 from headway.core.policies.ordering import Ordering
 from headway.core.prefix import PrefixCache
 from headway.core.sequence import Sequence
@@ -14,8 +15,15 @@ from headway.core.sequence import Sequence
 class WaitingQueue:
     """Whoever has no slot, in the ordering's order; what each still needs is in the backlog."""
 
-    def __init__(self, ordering: Ordering, prefix: PrefixCache, block_size: int) -> None:
+    def __init__(
+        self,
+        ordering: Ordering,
+        prefix: PrefixCache,
+        block_size: int,
+        tenant_slots: TenantSlots | None,
+    ) -> None:
         self._ordering = ordering
+        self._tenant_slots = tenant_slots
         self._prefix = prefix
         self._block_size = block_size
         self._backlog = Backlog()
@@ -42,19 +50,24 @@ class WaitingQueue:
 
     def add(self, sequence: Sequence, now_ns: int) -> None:
         """A sequence arrived."""
-        # First: an ordering may want to know how much it has to compute.
-        self._backlog.queued(sequence, self._num_cached_tokens(sequence))
+        self._queued(sequence)
         self._ordering.enqueue(sequence, now_ns)
 
     def take_back(self, sequence: Sequence, now_ns: int) -> None:
         """A sequence was preempted."""
-        self._backlog.queued(sequence, self._num_cached_tokens(sequence))
+        self._queued(sequence)
         self._ordering.requeue(sequence, now_ns)
+
+    def _queued(self, sequence: Sequence) -> None:
+        """Before the ordering is told: it may want to know how much there is to compute."""
+        num_cached_tokens = len(self._prefix.find(sequence)) * self._block_size
+        self._backlog.queued(sequence, num_cached_tokens)
+        if self._tenant_slots is not None:
+            self._tenant_slots.queued(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """A sequence was admitted, or ended while it waited."""
         self._ordering.remove(sequence)
         self._backlog.left(sequence)
-
-    def _num_cached_tokens(self, sequence: Sequence) -> int:
-        return len(self._prefix.find(sequence)) * self._block_size
+        if self._tenant_slots is not None:
+            self._tenant_slots.dequeued(sequence)

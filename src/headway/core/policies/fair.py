@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # it imports the policies
 # Of a token, w_p and w_q in the paper: an output token takes a pass of its own.
 PROMPT_COST, OUTPUT_COST = 1, 2
 _FEW = 1024  # so many tenants are remembered in any case
+_MOST_IDLE = 1 << 15  # and so many at most of those who have nobody waiting
 
 
 @dataclass(slots=True, eq=False)
@@ -176,13 +177,21 @@ class Fair(Ordering):
         return known
 
     def _forget(self) -> None:
-        """Those who would join the line at its floor anyway, as somebody unknown does."""
+        """Those who would join the line at its floor anyway, as somebody unknown does.
+
+        And if clients make up names without end, those who are the least above it.
+        """
         floor = self._least_new = self._floor()
         kept = {
             name: tenant
             for name, tenant in self._tenants.items()
             if tenant.queue or tenant.counter > floor or tenant is self._last
         }
+        idle = [name for name, t in kept.items() if not t.queue and t is not self._last]
+        if len(idle) > _MOST_IDLE:
+            idle.sort(key=lambda name: kept[name].counter)  # of equals, whoever came first
+            for name in idle[: len(idle) - _MOST_IDLE // 2]:
+                del kept[name]
         self._tenants = kept
         self._most_remembered = 2 * len(kept) + _FEW
 
