@@ -61,11 +61,11 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """A sequence lost its blocks to `beneficiary_id` and went back to the front of the queue."""
+    """A sequence lost slot and blocks to `beneficiary_id` and went back to the queue."""
 
     sequence_id: int
     request_id: str
-    beneficiary_id: int  # the sequence that needed the blocks; itself when it was its own victim
+    beneficiary_id: int  # who needed them, running or waiting; itself when it was its own victim
     num_lost_tokens: int  # computed tokens thrown away
     num_free_blocks_before: int
     num_free_blocks_after: int

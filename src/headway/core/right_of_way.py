@@ -53,7 +53,7 @@ class RightOfWay:
 
     def prepare(self, step: StepBuilder, now_ns: int) -> None:
         """Before anybody is placed in `step`: evict, or hold tokens, for the first in the queue."""
-        if not self._precedence.has_ranks or not self._residents.running:
+        if not (self._precedence.has_ranks and self._waiting and self._residents.running):
             return
         urgent = self._urgent(now_ns)
         if (first := next(urgent, None)) is None:

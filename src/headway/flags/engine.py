@@ -100,7 +100,7 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
     _engine.value(
         "--max-tenant-seqs",
         parse_count,
-        "Most sequences of one tenant in a step; 0 is no limit.",
+        "Most slots of one tenant; 0 is no limit.",
     ),
     _engine.switch(
         "--scheduler-reserve-full-isl",
@@ -135,7 +135,7 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
     _engine.value(
         "--kv-risk",
         parse_risk,
-        "With --kv-policy predict: how likely an admission may be to end in a preemption.",
+        "With --kv-policy predict: how likely what all will hold may be above the pool; 0.1.",
         "SHARE",
     ),
     _engine.choice(
