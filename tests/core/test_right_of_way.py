@@ -179,6 +179,16 @@ def test_with_a_forecast_too_an_urgent_one_has_its_token_after_two_steps():
     world.drain()
 
 
+@pytest.mark.parametrize("num_low", [1, 4])
+def test_whoever_outranks_all_starts_as_if_alone_however_long_it_may_get(num_low):
+    """Its limit is beyond the pool: alone it starts, so it does where all that run make way."""
+    world = world_of(20, kv_policy="predict", max_model_len=400)
+    fill(world, num_low, max_tokens=20)
+    world.submit(make_request("urgent", [6] * 40, priority=0, max_tokens=200, stops=True))
+    assert steps_to_first_token(world, "urgent") <= 2
+    world.drain()
+
+
 def test_of_a_long_queue_nobody_is_looked_at_behind_the_first_who_cannot_come_in():
     world = world_of(14, max_num_seqs=9)
     world.submit(make_request("most", [1] * 40, priority=-1, max_tokens=12))
