@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,14 @@ class _Tenant:
         """Less is earlier."""
         return self.counter, self.serial
 
+    def stands_at(self, serial: int) -> bool:
+        """Whether it is in the line since the joining of that number."""
+        return self.serial == serial and bool(self.queue)
+
+
+# In the heap of turns: a turn, the index, and who is to come of the queue; None: not looked at yet.
+_Place = tuple[int, int, int, Iterator[Sequence] | None]
+
 
 class Fair(Ordering):
     """The tenant that was served least comes first, of each tenant's own the first to come.
@@ -58,6 +66,8 @@ class Fair(Ordering):
         self._multiple = math.lcm(*weights.values())
         self._tenants: dict[str, _Tenant] = {}
         self._line: dict[str, _Tenant] = {}  # who has somebody waiting
+        # A heap of their turns, as they were or are now, for counters only grow; and of some left.
+        self._turns: list[tuple[int, int, _Tenant]] = []
         self._num_waiting = 0
         self._num_joined = 0
         self._last: _Tenant | None = None  # to leave the line
@@ -88,8 +98,12 @@ class Fair(Ordering):
             tenant.serial = self._num_joined
             self._num_joined += 1
             self._line[name] = tenant
+            heappush(self._turns, (*tenant.turn, tenant))
         tenant.queue[sequence.sequence_id] = sequence
         self._num_waiting += 1
+        if len(self._turns) > 2 * len(self._line) + _FEW:
+            self._turns = [(*t.turn, t) for t in self._line.values()]
+            heapify(self._turns)
         return tenant.queue
 
     def remove(self, sequence: Sequence) -> None:
@@ -102,25 +116,36 @@ class Fair(Ordering):
 
     def waiting(self, now_ns: int) -> Iterator[Sequence]:
         """Who is let in while this is iterated counts at once, as the paper has it."""
-        if not self._line:
-            return
-        first = min(self._line.values(), key=lambda tenant: tenant.turn)
-        yield next(iter(first.queue.values()))  # mostly all that anybody asks for
-        line = [(*t.turn, t, iter(t.queue.values())) for t in self._line.values()]
-        heapify(line)
-        next(line[0][3])
-        sequence: Sequence | None = next(iter(first.queue.values()))
-        while line:
-            counter, serial, tenant, queue = line[0]
-            if sequence is not None and sequence.status is SequenceStatus.RUNNING:
-                counter += _prompt_cost(sequence) * tenant.unit
-                heapreplace(line, (counter, serial, tenant, queue))
-                _, _, tenant, queue = line[0]
-            sequence = next(queue, None)
-            if sequence is None:
-                heappop(line)
+        self._freshen_turns()
+        turns = self._turns  # is walked in order as it is: whoever is not reached costs nothing
+        ahead: list[_Place] = [(*turns[0][:2], 0, None)] if turns else []
+        while ahead:
+            counter, serial, place, queue = ahead[0]
+            tenant = turns[place][2]
+            if queue is None:
+                heappop(ahead)
+                for behind in range(2 * place + 1, min(2 * place + 3, len(turns))):
+                    heappush(ahead, (*turns[behind][:2], behind, None))
+                if tenant.stands_at(serial):
+                    heappush(ahead, (*tenant.turn, place, iter(tenant.queue.values())))
+            elif (sequence := next(queue, None)) is None:
+                heappop(ahead)
             else:
                 yield sequence
+                if sequence.status is SequenceStatus.RUNNING:
+                    counter += _prompt_cost(sequence) * tenant.unit
+                    heapreplace(ahead, (counter, serial, place, queue))
+
+    def _freshen_turns(self) -> None:
+        """Until the first of them is of the tenant whose turn it is, as it is now."""
+        while self._turns:
+            counter, serial, tenant = self._turns[0]
+            if not tenant.stands_at(serial):
+                heappop(self._turns)
+            elif counter < tenant.counter:
+                heapreplace(self._turns, (*tenant.turn, tenant))
+            else:
+                return
 
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
         return list(running)
@@ -163,8 +188,9 @@ class Fair(Ordering):
 
     def _floor(self) -> int:
         """Where a tenant joins the line at least."""
-        if self._line:
-            return min(tenant.counter for tenant in self._line.values())
+        self._freshen_turns()
+        if self._turns:
+            return self._turns[0][0]
         return self._least_new if self._last is None else self._last.counter
 
     def _tenant(self, name: str) -> _Tenant:
