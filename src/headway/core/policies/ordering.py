@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from headway.core.policies.ranked import RankedQueue
 from headway.core.sequence import Sequence
 from headway.core.step import Step
 from headway.core.time_limits import Expiry
@@ -20,16 +20,6 @@ def urgency(sequence: Sequence) -> tuple[int, int, int]:
     """Smaller is more urgent: priority, then arrival. No two sequences have the same."""
     request = sequence.request
     return request.priority, request.arrival_ns, sequence.sequence_id
-
-
-class _Place(NamedTuple):
-    """Where a sequence stands in a queue by priority; ids differ, so it is never compared."""
-
-    priority: int
-    is_new: bool
-    arrival_ns: int
-    sequence_id: int
-    sequence: Sequence
 
 
 class Ordering(Protocol):
@@ -127,30 +117,24 @@ class ByPriority(Ordering):
     """Lower priority values first, ties by arrival; the preempted are first among their equals."""
 
     def __init__(self) -> None:
-        self._queue: list[_Place] = []
-        self._place_of: dict[int, _Place] = {}
+        self._queue = RankedQueue()
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def enqueue(self, sequence: Sequence, now_ns: int) -> None:
-        self._insert(sequence, was_preempted=False)
+        priority, arrival_ns, _ = urgency(sequence)
+        self._queue.insert(sequence, (priority, 1, arrival_ns))
 
     def requeue(self, sequence: Sequence, now_ns: int) -> None:
-        self._insert(sequence, was_preempted=True)
-
-    def _insert(self, sequence: Sequence, *, was_preempted: bool) -> None:
-        priority, arrival_ns, sequence_id = urgency(sequence)
-        place = _Place(priority, not was_preempted, arrival_ns, sequence_id, sequence)
-        insort(self._queue, place)
-        self._place_of[sequence.sequence_id] = place
+        priority, arrival_ns, _ = urgency(sequence)
+        self._queue.insert(sequence, (priority, 0, arrival_ns))
 
     def remove(self, sequence: Sequence) -> None:
-        place = self._place_of.pop(sequence.sequence_id)
-        del self._queue[bisect_left(self._queue, place)]
+        self._queue.remove(sequence)
 
     def waiting(self, now_ns: int) -> Iterable[Sequence]:
-        return (place.sequence for place in self._queue)
+        return self._queue
 
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
         return sorted(running, key=urgency)

@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from headway.core.sequence import Sequence
 
+Rank = int | tuple[int, ...]  # all of a queue of one kind
+
 
 class _Place(NamedTuple):
     """Where a sequence stands; ids differ, so sequences are never compared."""
 
-    rank: int
+    rank: Rank
     sequence_id: int
     sequence: Sequence
 
@@ -25,7 +27,7 @@ class RankedQueue:
 
     def __init__(self) -> None:
         self._places: list[_Place] = []
-        self._rank_of: dict[int, int] = {}
+        self._rank_of: dict[int, Rank] = {}
 
     def __len__(self) -> int:
         return len(self._places)
@@ -36,7 +38,7 @@ class RankedQueue:
     def __contains__(self, sequence: Sequence) -> bool:
         return sequence.sequence_id in self._rank_of
 
-    def insert(self, sequence: Sequence, rank: int) -> None:
+    def insert(self, sequence: Sequence, rank: Rank) -> None:
         insort(self._places, _Place(rank, sequence.sequence_id, sequence))
         self._rank_of[sequence.sequence_id] = rank
 

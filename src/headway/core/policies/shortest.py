@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headway.core.policies.fair import OUTPUT_COST, PROMPT_COST
 from headway.core.policies.forecast import LengthForecast
 from headway.core.policies.ordering import Ordering
 from headway.core.policies.ranked import RankedQueue
 from headway.core.sequence import Sequence
 
-# What a token costs the machine, as fair shares count it (Sheng et al., 2024): an output token
-# takes a pass of its own, a prompt token shares one.
-PROMPT_WEIGHT, OUTPUT_WEIGHT = 1, 2
 USUAL_AGEING = 50  # tokens a second
 _NS = 1_000_000_000
 
@@ -46,7 +44,7 @@ class ShortestFirst(Ordering):
     def work(self, sequence: Sequence) -> int:
         """Predicted, in weighted tokens, of one that is queued."""
         num_outputs = self._forecast.num_tokens_left(sequence)
-        return PROMPT_WEIGHT * sequence.num_queued_tokens + OUTPUT_WEIGHT * num_outputs
+        return PROMPT_COST * sequence.num_queued_tokens + OUTPUT_COST * num_outputs
 
     def remove(self, sequence: Sequence) -> None:
         self._queue.remove(sequence)
