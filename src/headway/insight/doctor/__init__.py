@@ -1,0 +1,1 @@
+"""Which wall binds a server, what is wrong with it, and what would help."""
