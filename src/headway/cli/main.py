@@ -16,6 +16,7 @@ usage: headway COMMAND [MODEL] [flags]
   simulate   serve a workload without an engine, and say what would happen
   sweep      simulate for each value of a flag
   replay     decide a recording again, as it was or under other flags
+  bench      put a load on any OpenAI-compatible server and measure it
   calibrate  measure how long this machine's steps take, for the simulator
 
 headway COMMAND --help lists the flags; headway --version prints the version.
@@ -52,6 +53,12 @@ def _replay(argv: Sequence[str]) -> int:
     return main(argv)
 
 
+def _bench(argv: Sequence[str]) -> int:
+    from headway.cli.bench import main
+
+    return main(argv)
+
+
 def _calibrate(argv: Sequence[str]) -> int:
     from headway.cli.calibrate import main
 
@@ -64,9 +71,10 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "simulate": _simulate,
     "sweep": _sweep,
     "replay": _replay,
+    "bench": _bench,
     "calibrate": _calibrate,
 }
-_PRINTING = frozenset({"simulate", "sweep", "replay", "calibrate"})
+_PRINTING = frozenset({"simulate", "sweep", "replay", "bench", "calibrate"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

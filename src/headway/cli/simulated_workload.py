@@ -64,13 +64,13 @@ def workload_of(own: Mapping[str, str], seed_offset: int) -> tuple[Workload, dic
             "or a --workload or --trace"
         )
     if seed_offset:
-        if "trace" in spec and _trace_format(spec) != "sharegpt":
+        if "trace" in spec and trace_format(spec) != "sharegpt":
             raise FlagError("--seeds repeats what is drawn, and a trace is the same each time")
         spec = with_later_seed(spec, seed_offset)
     return from_spec(spec), spec
 
 
-def _trace_format(spec: Mapping[str, Any]) -> str:
+def trace_format(spec: Mapping[str, Any]) -> str:
     given = spec.get("format") or "auto"
     return format_of(Path(spec["trace"])) if given == "auto" else given
 

@@ -1,0 +1,82 @@
+"""Loads at several rates: given ones, or those that lie round the server's limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from headway.bench.figures import GOOD_SHARE, Figures
+from headway.bench.session import Measured
+from headway.simulator.result import Summary
+
+_FARTHEST = 256.0  # from the first rate, up or down
+_MOST_LOADS = 16
+_CLOSE = 1.2  # so near are the rates between which the limit is found to lie
+KEPT_UP = 0.9
+Measure = Callable[[float], Measured]
+
+
+@dataclass(frozen=True, slots=True)
+class RatePoint:
+    """`rate`: requests a second that were offered; `simulated` where there is a model."""
+
+    rate: float
+    measured: Measured
+    simulated: Summary | None = None
+
+    @property
+    def figures(self) -> Figures:
+        return self.measured.figures
+
+
+def is_sustained(figures: Figures) -> bool:
+    """Nine requests in ten meet the objectives; without any, no queue grows and none fails."""
+    if figures.num_good is not None:
+        return figures.good_share >= GOOD_SHARE
+    is_kept_up = figures.kept_up_share >= KEPT_UP
+    return is_kept_up and figures.num_served >= GOOD_SHARE * figures.num_requests
+
+
+def best_point(points: Iterable[RatePoint]) -> RatePoint | None:
+    """The highest rate that is sustained."""
+    good = [point for point in points if is_sustained(point.figures)]
+    return max(good, key=lambda point: point.rate, default=None)
+
+
+def at_rates(rates: Sequence[float], measure: Measure) -> Iterator[RatePoint]:
+    """In turn; the last one is what was interrupted."""
+    for rate in rates:
+        measured = measure(rate)
+        yield RatePoint(rate, measured)
+        if measured.is_interrupted:
+            return
+
+
+def round_the_limit(first: float, measure: Measure) -> Iterator[RatePoint]:
+    """Doubles, or halves, until the highest sustained rate lies between two; then closes in."""
+    low, high, rate = 0.0, math.inf, first
+    for _ in range(_MOST_LOADS):
+        measured = measure(rate)
+        yield RatePoint(rate, measured)
+        if measured.is_interrupted:
+            return
+        if is_sustained(measured.figures):
+            low = rate
+        else:
+            high = rate
+        rate = _next(low, high)
+        is_out_of_reach = not first / _FARTHEST <= rate <= first * _FARTHEST
+        if high <= low * _CLOSE or is_out_of_reach:
+            return
+
+
+def _next(low: float, high: float) -> float:
+    if not low:
+        return _round(high / 2)
+    return _round(low * 2 if math.isinf(high) else math.sqrt(low * high))
+
+
+def _round(rate: float) -> float:
+    """To two digits: rates are for people."""
+    return float(f"{rate:.2g}")

@@ -1,0 +1,77 @@
+"""Was it the server, or the client? What the client's own process did during a load."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headway.bench.outcome import Outcome
+from headway.simulator.result import Spread
+
+_INTERVAL_S = 0.02
+MOST_CPU_SHARE = 0.8  # of one core, which is all that one thread has
+LEAST_TOLD_S = 0.010  # below this nothing is said to disturb
+MOST_SHARE = 0.1  # of the median that it would be part of
+
+
+@dataclass(slots=True)
+class Watch:
+    """Looks at the event loop fifty times a second, and at what the process took of a core."""
+
+    lags_s: list[float] = field(default_factory=list)
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+    async def look(self, cpu_seconds: Callable[[], float] = time.process_time) -> None:
+        """Until cancelled."""
+        loop = asyncio.get_running_loop()
+        began_s, cpu_began_s = loop.time(), cpu_seconds()
+        try:
+            while True:
+                due_s = loop.time() + _INTERVAL_S
+                await asyncio.sleep(_INTERVAL_S)
+                self.lags_s.append(max(0.0, loop.time() - due_s))
+        finally:
+            self.wall_s = loop.time() - began_s
+            self.cpu_s = cpu_seconds() - cpu_began_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFigures:
+    """`lateness_s`: from when a request was due, and a place free, until the client got to it.
+
+    `lag_s`: by how much the event loop was late; what it reads then has waited as long.
+    """
+
+    cpu_share: float
+    lateness_s: Spread
+    lag_s: Spread
+
+    @staticmethod
+    def of(watch: Watch, outcomes: Iterable[Outcome]) -> ClientFigures:
+        late = [(one.started_ns - one.cleared_ns) / 1e9 for one in outcomes if one.started_ns]
+        return ClientFigures(
+            cpu_share=watch.cpu_s / watch.wall_s if watch.wall_s > 0 else 0.0,
+            lateness_s=Spread.of(np.array(late)),
+            lag_s=Spread.of(np.array(watch.lags_s)),
+        )
+
+    def complaints(self, *, ttft_p50_s: float, itl_p50_s: float) -> list[str]:
+        """Why the figures are the client's more than the server's; none if they are not."""
+        found = []
+        if self.cpu_share > MOST_CPU_SHARE:
+            found.append(f"the client was busy for {self.cpu_share:.0%} of the time")
+        for what, delay_s, figure_s, name in (
+            ("1 request in 100 left late by", self.lateness_s.p99, ttft_p50_s, "TTFT"),
+            ("1 read in 100 was late by", self.lag_s.p99, itl_p50_s, "ITL"),
+        ):
+            if delay_s > LEAST_TOLD_S and delay_s > MOST_SHARE * figure_s:
+                found.append(
+                    f"{what} {delay_s * 1e3:.0f} ms or more, and the median {name} is "
+                    f"{figure_s * 1e3:.3g} ms"
+                )
+        return found
