@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.own_flags import split_own
+from headway.cli.own_flags import number_of, split_own
 from headway.cli.parsing import ParsedFlags, parse_flags, print_help
 from headway.flags import FlagError
 
@@ -68,19 +68,9 @@ class _Numbers:
     """Our own flags that are numbers. Raises FlagError."""
 
     def __init__(self, own: Mapping[str, str]) -> None:
-        self.seconds = _number(own, "--seconds", 60.0, 1.0, 86_400.0)
-        self.temperature = _number(own, "--temperature", 0.0, 0.0, 100.0)
-        self.seed = int(_number(own, "--seed", 0.0, 0.0, 2.0**53))
-
-
-def _number(own: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:
-    try:
-        value = float(own.get(name, default))
-    except ValueError:
-        value = float("nan")
-    if not low <= value <= high:
-        raise FlagError(f"{name} must be a number in [{low:g}, {high:g}], got {own[name]!r}")
-    return value
+        self.seconds = number_of(own, "--seconds", 60.0, 1.0, 86_400.0)
+        self.temperature = number_of(own, "--temperature", 0.0, 0.0, 100.0)
+        self.seed = int(number_of(own, "--seed", 0.0, 0.0, 2.0**53))
 
 
 def _refuse_others(flags: ParsedFlags, own: Mapping[str, str]) -> None:

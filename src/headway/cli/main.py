@@ -18,6 +18,7 @@ usage: headway COMMAND [MODEL] [flags]
   replay     decide a recording again, as it was or under other flags
   bench      put a load on any OpenAI-compatible server and measure it
   calibrate  measure how long this machine's steps take, for the simulator
+  verify     whether a server's answers depend on who asks at the same time
 
 headway COMMAND --help lists the flags; headway --version prints the version.
 """
@@ -65,6 +66,12 @@ def _calibrate(argv: Sequence[str]) -> int:
     return main(argv)
 
 
+def _verify(argv: Sequence[str]) -> int:
+    from headway.cli.verify import main
+
+    return main(argv)
+
+
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "serve": _serve,
     "chat": _chat,
@@ -73,8 +80,9 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "replay": _replay,
     "bench": _bench,
     "calibrate": _calibrate,
+    "verify": _verify,
 }
-_PRINTING = frozenset({"simulate", "sweep", "replay", "bench", "calibrate"})
+_PRINTING = frozenset({"simulate", "sweep", "replay", "bench", "calibrate", "verify"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from headway.flags import FlagError
 
@@ -36,3 +36,24 @@ def split_repeated(
             raise FlagError(f"{name} needs a value")
         values.setdefault(name, []).append(given)
     return values, rest
+
+
+def number_of(own: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:
+    """The value of a flag that is a number in [low, high]. Raises FlagError."""
+    try:
+        value = float(own.get(name, default))
+    except ValueError:
+        value = float("nan")
+    if not low <= value <= high:
+        raise FlagError(f"{name} must be a number in [{low:g}, {high:g}], got {own[name]!r}")
+    return value
+
+
+def count_of(own: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
+    """The value of a flag that is a whole number in [low, high]. Raises FlagError."""
+    given = own.get(name, str(default))
+    if not (
+        given.isascii() and given.isdecimal() and len(given) < 20 and low <= int(given) <= high
+    ):
+        raise FlagError(f"{name} must be a whole number in [{low}, {high}], got {given[:50]!r}")
+    return int(given)

@@ -1,0 +1,1 @@
+"""The same prompts alone and under load."""

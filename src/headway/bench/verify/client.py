@@ -1,0 +1,209 @@
+"""One server, asked for whole answers in whatever way it takes the question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from headway.bench.verify.answers import (
+    AnswerError,
+    Endpoint,
+    printable,
+    read_model_names,
+    read_output,
+    refusal_text,
+)
+from headway.bench.verify.prompts import Prompt
+from headway.insight.verify.difference import Output
+from headway.insight.verify.report import Failure, Outcome
+
+PATHS: Mapping[Endpoint, str] = {
+    "chat": "/v1/chat/completions",
+    "completions": "/v1/completions",
+}
+_CONNECT_TIMEOUT_S = 10.0
+_MAX_ANSWER_BYTES = 64 << 20
+_TRY_ANOTHER_WAY = frozenset({400, 404, 405, 422, 501})
+
+
+class ServerError(Exception):
+    """The server cannot be verified; the message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How long an answer may get and how it is drawn; the seed counts above temperature 0."""
+
+    max_tokens: int
+    temperature: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A way to ask. `num_likeliest`: tokens told for each position; 0 asks for no logprobs."""
+
+    endpoint: Endpoint
+    num_likeliest: int
+    wants_ids: bool
+
+    def body(self, prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
+        if self.endpoint == "chat":
+            body: dict[str, Any] = {"messages": prompt.as_messages()}
+        else:
+            body = {"prompt": prompt.as_text()}
+        body |= {"max_tokens": sampling.max_tokens, "temperature": sampling.temperature}
+        if sampling.temperature > 0:
+            body["seed"] = sampling.seed
+        return body | self._logprobs()
+
+    def _logprobs(self) -> dict[str, Any]:
+        if not self.num_likeliest:
+            return {}
+        ids = {"return_tokens_as_token_ids": True} if self.wants_ids else {}
+        if self.endpoint == "chat":
+            return {"logprobs": True, "top_logprobs": self.num_likeliest, **ids}
+        return {"logprobs": self.num_likeliest, **ids}
+
+
+class Server:
+    """Answers to single requests. Made by `connected`."""
+
+    def __init__(self, client: httpx.AsyncClient, model: str, form: Form, timeout_s: float) -> None:
+        self._client = client
+        self._timeout_s = timeout_s
+        self.model = model
+        self.form = form
+
+    async def ask(self, prompt: Prompt, sampling: Sampling) -> Outcome:
+        """The answer, or why there is none."""
+        body = {"model": self.model, **self.form.body(prompt, sampling)}
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                status, answer = await _sent(
+                    self._client, "POST", PATHS[self.form.endpoint], json=body
+                )
+            if status != 200:
+                return Failure(refusal_text(status, answer), status)
+            return read_output(self.form.endpoint, answer)
+        except TimeoutError:
+            return Failure(f"no whole answer within {self._timeout_s:g} s")
+        except (httpx.HTTPError, AnswerError) as error:
+            return Failure(_sentence(error))
+
+
+@asynccontextmanager
+async def connected(
+    base: str,
+    *,
+    model: str | None,
+    endpoint: Endpoint | None,
+    probe: tuple[Prompt, Sampling],
+    num_likeliest: int,
+    api_key: str | None = None,
+    timeout_s: float,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> AsyncIterator[Server]:
+    """A `Server` that has answered `probe` once. Raises ServerError.
+
+    `endpoint`: None takes chat where the server does, completions elsewhere. As much is asked for
+    as the server gives: token ids, else logprobs with the tokens' texts, else text alone.
+    """
+    headers = {"accept-encoding": "identity"}
+    if api_key:
+        headers["authorization"] = f"Bearer {api_key}"
+    async with httpx.AsyncClient(
+        base_url=base,
+        headers=headers,
+        timeout=httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S, pool=None),
+        limits=httpx.Limits(max_connections=None),
+        transport=transport,
+        trust_env=False,
+    ) as client:
+        name = model or await _first_model(client, timeout_s)
+        form = await _form_taken(client, name, _forms(endpoint, num_likeliest), probe, timeout_s)
+        yield Server(client, name, form, timeout_s)
+
+
+async def _form_taken(
+    client: httpx.AsyncClient,
+    model: str,
+    forms: Iterator[Form],
+    probe: tuple[Prompt, Sampling],
+    timeout_s: float,
+) -> Form:
+    """The first that gets an answer. Raises ServerError with the reason that the last got none."""
+    failure = Failure("nothing was asked")
+    for form in forms:
+        outcome = await Server(client, model, form, timeout_s).ask(*probe)
+        if isinstance(outcome, Output):
+            return form
+        failure = outcome
+        if failure.status not in _TRY_ANOTHER_WAY:
+            break
+    reason = f"{failure.reason}{_advice(failure)}"
+    raise ServerError(f"{client.base_url} does not answer a question: {reason}")
+
+
+def _forms(endpoint: Endpoint | None, num_likeliest: int) -> Iterator[Form]:
+    endpoints: Sequence[Endpoint] = (endpoint,) if endpoint else ("chat", "completions")
+    for each in endpoints:
+        if num_likeliest:
+            yield Form(each, num_likeliest, wants_ids=True)
+            yield Form(each, num_likeliest, wants_ids=False)
+        yield Form(each, 0, wants_ids=False)
+
+
+async def _first_model(client: httpx.AsyncClient, timeout_s: float) -> str:
+    """What the server serves first. Raises ServerError."""
+    base = client.base_url
+    try:
+        async with asyncio.timeout(timeout_s):
+            status, body = await _sent(client, "GET", "/v1/models")
+        if status != 200:
+            failure = Failure(refusal_text(status, body), status)
+            reason = f"{failure.reason}{_advice(failure)}"
+            raise ServerError(f"{base} does not list its models: {reason}")
+        names = read_model_names(body)
+    except TimeoutError:
+        raise ServerError(f"{base} does not say within {timeout_s:g} s what it serves") from None
+    except AnswerError as error:
+        raise ServerError(f"{base} does not list its models: {error}; give --model") from None
+    except httpx.HTTPError as error:
+        reason = f"{_sentence(error)}; is it running, and is this its URL?"
+        raise ServerError(f"no answer from {base}: {reason}") from None
+    if not names:
+        raise ServerError(f"{base} lists no models: give --model")
+    return names[0]
+
+
+async def _sent(
+    client: httpx.AsyncClient, method: str, path: str, **fields: Any
+) -> tuple[int, bytes]:
+    """Status and body, which may be of any length but not endless."""
+    async with client.stream(method, path, **fields) as reply:
+        body = bytearray()
+        async for piece in reply.aiter_bytes():
+            body += piece
+            if len(body) > _MAX_ANSWER_BYTES:
+                raise AnswerError(f"the answer is longer than {_MAX_ANSWER_BYTES >> 20} MiB")
+        return reply.status_code, bytes(body)
+
+
+def _advice(failure: Failure) -> str:
+    match failure.status:
+        case 401 | 403:
+            return "; it wants a key: --api-key, or HEADWAY_API_KEY"
+        case 404 | 405:
+            return "; give its --model and --endpoint, or another URL"
+        case _:
+            return ""
+
+
+def _sentence(error: Exception) -> str:
+    return printable(str(error)) or type(error).__name__
