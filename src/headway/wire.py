@@ -109,12 +109,18 @@ class FailedMessage(msgspec.Struct, tag="failed", frozen=True):
 
 
 class StepTrace(msgspec.Struct, array_like=True, frozen=True):
-    """When a step ran and for whom: (sequence id, first position, tokens) per chunk."""
+    """When a step ran, for whom, and what the first of those that wait waited for.
+
+    `chunks` are (sequence id, first position, tokens), of all but the decodes.
+    """
 
     index: int
     start_ns: int
     end_ns: int
-    chunks: list[tuple[int, int, int]]
+    chunks: Sequence[tuple[int, int, int]]
+    num_decodes: int = 0
+    decode_attended: int = 0  # tokens, summed over the decodes
+    blocker: str | None = None  # a Blocker value
 
 
 class EventRecord(msgspec.Struct, array_like=True, frozen=True):

@@ -129,7 +129,10 @@ def test_its_facts_say_what_it_was_told(engine: Engine) -> None:
 def test_every_step_that_ran_comes_with_its_trace_and_the_backlog_shrinks(engine: Engine) -> None:
     turns = engine.run(SubmitMessage(ask("traced", [5] * 150, max_tokens=3)))
     steps = [turn.step for turn in turns if turn.step is not None]
-    assert [s.chunks[0][1:] for s in steps] == [(0, 64), (64, 64), (128, 22), (150, 1), (151, 1)]
+    chunks = [[(first, count) for _, first, count in s.chunks] for s in steps]
+    assert chunks == [[(0, 64)], [(64, 64)], [(128, 22)], [], []]
+    decodes = [(s.num_decodes, s.decode_attended) for s in steps]
+    assert decodes == [(0, 0), (0, 0), (0, 0), (1, 151), (1, 152)]
     assert [s.index for s in steps] == list(range(steps[0].index, steps[0].index + 5))
     [first, *_] = engine.run(SubmitMessage(ask("next", [5] * 9, max_tokens=1)))
     assert first.step is None  # who was admitted is told before a step ran

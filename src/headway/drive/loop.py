@@ -15,6 +15,7 @@ from headway.drive.ports import (
     Inbox,
     Listener,
     ResetPrefixCache,
+    RunListener,
     StepListener,
     Strider,
     Submit,
@@ -28,11 +29,12 @@ class EngineLoop:
 
     Listeners hear of everything once and in order. What was queued, refused or withdrawn and whom
     the step admitted, resumed, preempted they hear before the step runs, so that its time is not
-    counted as waiting; who advanced and ended, together, when it has. Step listeners hear of a
-    step between the two. A step that gave nobody a token is told too: it has moved the state.
+    counted as waiting; who advanced and ended, together, when it has. Step listeners and run
+    listeners hear of a step between the two. A step that gave nobody a token is told too: it has
+    moved the state.
 
     With a `strider` steps that decide nothing new are taken many at a time. Step listeners hear of
-    them one by one, listeners only of whom the last of them ended.
+    them one by one, run listeners not at all, listeners only of whom the last of them ended.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class EngineLoop:
         executor: Executor,
         listeners: Iterable[Listener] = (),
         step_listeners: Iterable[StepListener] = (),
+        run_listeners: Iterable[RunListener] = (),
         strider: Strider | None = None,
     ) -> None:
         self._scheduler = scheduler
@@ -52,6 +55,7 @@ class EngineLoop:
         self._executor = executor
         self._listeners = tuple(listeners)
         self._step_listeners = tuple(step_listeners)
+        self._run_listeners = tuple(run_listeners)
         self._strider = strider
 
     def run(self) -> None:
@@ -124,6 +128,8 @@ class EngineLoop:
             record = record_step(step, outcome, start_ns=start_ns, end_ns=end_ns, error=error)
             for listener in self._step_listeners:
                 listener.on_step(record)
+        for run_listener in self._run_listeners:
+            run_listener.on_ran(step, start_ns, end_ns)
         self._tell(outcome, always=bool(step.chunks))
         return bool(step.chunks or step.preempted or outcome)
 

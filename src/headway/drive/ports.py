@@ -71,6 +71,25 @@ class StepListener(Protocol):
         ...
 
 
+class RunListener(Protocol):
+    def on_ran(self, step: Step, start_ns: int, end_ns: int) -> None:
+        """One step as it was decided, and when it ran; told before the events of its outcome.
+
+        For those whom a record of every sequence in every step would cost too much.
+        """
+        ...
+
+
+class CommandListener(Protocol):
+    def on_commands(self, commands: SequenceOf[Command], now_ns: int) -> None:
+        """What came in, before anything is done about it."""
+        ...
+
+
+class Follower(CommandListener, Listener, RunListener, Protocol):
+    """Hears of all that comes in and all that comes of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class StrideResult:
     """The steps of a stride that were run: when each ended, and their tokens for each sequence."""

@@ -110,6 +110,35 @@ class StepRecord:
             raise ValueError(f"not a step record: {error}") from error
 
 
+class StepBrief(NamedTuple):
+    """A step in a few words: `chunks` are all but the decodes, of which there are counts."""
+
+    index: int
+    start_ns: int
+    end_ns: int
+    chunks: tuple[ChunkRecord, ...]
+    num_decodes: int
+    decode_attended: int  # tokens, summed over the decodes; each attends itself too
+    blocker: str | None
+
+
+def brief_of(step: Step, start_ns: int, end_ns: int) -> StepBrief:
+    """A recompute is no decode, not even of one token."""
+    chunks: list[ChunkRecord] = []
+    decode_attended = 0
+    for sequence, first, count, samples, _ in step.chunks:
+        if count == 1 and samples and first >= sequence.num_prompt_tokens:
+            if first >= sequence.num_reached_tokens:
+                decode_attended += first + 1
+                continue
+        chunks.append(ChunkRecord(sequence.sequence_id, first, count))
+    num_decodes = len(step.chunks) - len(chunks)
+    blocker = step.blocker.value if step.blocker else None
+    return StepBrief(
+        step.index, start_ns, end_ns, tuple(chunks), num_decodes, decode_attended, blocker
+    )
+
+
 _Row = ChunkRecord | ExpiryRecord | EntryRecord | PreemptionRecord | RetirementRecord | OutputRecord
 _ROWS: dict[str, type[_Row]] = {
     "chunks": ChunkRecord,

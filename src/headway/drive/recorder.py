@@ -11,7 +11,15 @@ from typing import assert_never
 
 from headway.core.events import Aborted, Advanced, Event, Queued, Rejected, Retired
 from headway.core.request import Request
-from headway.drive.ports import Clock, Command, Inbox, ResetPrefixCache, Submit, Withdraw
+from headway.drive.ports import (
+    Clock,
+    Command,
+    CommandListener,
+    Inbox,
+    ResetPrefixCache,
+    Submit,
+    Withdraw,
+)
 from headway.drive.record import StepRecord
 from headway.drive.recording import (
     Arrival,
@@ -194,17 +202,17 @@ class Recorder:
 
 
 class RecordedInbox:
-    """The inbox that it is given, with the recorder told of all that is taken out of it."""
+    """The inbox that it is given, with a listener told of all that is taken out of it."""
 
-    def __init__(self, inbox: Inbox, recorder: Recorder, clock: Clock) -> None:
+    def __init__(self, inbox: Inbox, listener: CommandListener, clock: Clock) -> None:
         self._inbox = inbox
-        self._recorder = recorder
+        self._listener = listener
         self._clock = clock
 
     def take(self) -> list[Command]:
         commands = self._inbox.take()
         if commands:
-            self._recorder.on_commands(commands, self._clock.now_ns())
+            self._listener.on_commands(commands, self._clock.now_ns())
         return commands
 
     def wait(self, until_ns: int | None = None) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headway.core.scheduler import Scheduler
 from headway.drive.loop import EngineLoop
-from headway.drive.ports import Inbox, Listener, StepListener
+from headway.drive.ports import Inbox, Listener, RunListener, StepListener
 from headway.drive.recorder import RecordedInbox
 from headway.engine.clock import RealClock
 from headway.engine.config import EngineConfig
@@ -49,7 +49,7 @@ def build_engine(
     config: EngineConfig,
     inbox: Inbox,
     listeners: SequenceOf[Listener] = (),
-    step_listeners: SequenceOf[StepListener] = (),
+    run_listeners: SequenceOf[RunListener] = (),
 ) -> Engine:
     """Load the model and stand the engine up; raises ValueError or OSError with a sentence."""
     phases = Phases()
@@ -65,7 +65,15 @@ def build_engine(
     )
     phases.end("load and pack weights")
     return assemble(
-        config, source, model, ops, inbox, listeners, step_listeners, why=why, phases=phases
+        config,
+        source,
+        model,
+        ops,
+        inbox,
+        listeners,
+        run_listeners=run_listeners,
+        why=why,
+        phases=phases,
     )
 
 
@@ -83,6 +91,7 @@ def assemble(
     listeners: SequenceOf[Listener] = (),
     step_listeners: SequenceOf[StepListener] = (),
     *,
+    run_listeners: SequenceOf[RunListener] = (),
     why: str = "",
     phases: Phases | None = None,
 ) -> Engine:
@@ -112,7 +121,9 @@ def assemble(
     facts = _facts(config, source, model, sizes, (dtype, kv_dtype), ops, why, phases)
     recording = start_recording(config.record, scheduler, facts) if config.record else None
     return Engine(
-        loop=_loop(scheduler, executor, inbox, listeners, step_listeners, recording),
+        loop=_loop(
+            scheduler, executor, inbox, (listeners, step_listeners, run_listeners), recording
+        ),
         scheduler=scheduler,
         executor=executor,
         facts=facts,
@@ -126,11 +137,11 @@ def _loop(
     scheduler: Scheduler,
     executor: ModelExecutor,
     inbox: Inbox,
-    listeners: SequenceOf[Listener],
-    step_listeners: SequenceOf[StepListener],
+    told: tuple[SequenceOf[Listener], SequenceOf[StepListener], SequenceOf[RunListener]],
     recording: RunningRecording | None,
 ) -> EngineLoop:
     """The recorder comes last: what it writes keeps nobody waiting for tokens."""
+    listeners, step_listeners, run_listeners = told
     clock = RealClock()
     recorders = (recording.recorder,) if recording else ()
     return EngineLoop(
@@ -140,6 +151,7 @@ def _loop(
         executor=executor,
         listeners=(*listeners, executor, *recorders),
         step_listeners=(*step_listeners, *recorders),
+        run_listeners=run_listeners,
     )
 
 

@@ -23,8 +23,9 @@ import zmq
 
 from headway.core.events import Event, Retired
 from headway.core.request import FinishReason
+from headway.core.step import Step
 from headway.drive.ports import Command, ResetPrefixCache, Submit, Withdraw
-from headway.drive.record import StepRecord
+from headway.drive.record import brief_of
 from headway.engine.build import Engine, build_engine, read_stats
 from headway.engine.clock import RealClock
 from headway.engine.config import EngineConfig
@@ -98,7 +99,7 @@ class SocketInbox:
 class Outbox:
     """A listener that sends every turn, with its logprobs and the state after it, upwards.
 
-    As a step listener it sends along which step it was.
+    As a run listener it sends along which step it was.
     """
 
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
@@ -109,9 +110,8 @@ class Outbox:
     def attach(self, engine: Engine) -> None:
         self._engine = engine
 
-    def on_step(self, record: StepRecord) -> None:
-        chunks = [(c.sequence_id, c.first_position, c.num_tokens) for c in record.chunks]
-        self._step = StepTrace(record.index, record.start_ns, record.end_ns, chunks)
+    def on_ran(self, step: Step, start_ns: int, end_ns: int) -> None:
+        self._step = StepTrace(*brief_of(step, start_ns, end_ns))
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         assert self._engine is not None
@@ -184,7 +184,8 @@ def _remove_sockets(*addresses: str) -> None:
 
 def _start(config: EngineConfig, inbox: SocketInbox, sender: zmq.Socket[bytes]) -> Engine:
     outbox = Outbox(sender)
-    engine = build_engine(config, inbox, (outbox,), (outbox,) if config.trace_steps else ())
+    followers = (outbox,) if config.trace_steps else ()
+    engine = build_engine(config, inbox, (outbox,), run_listeners=followers)
     outbox.attach(engine)
     clock = RealClock()
 

@@ -1,18 +1,9 @@
-"""A request's time cut into spans that leave nothing out.
-
-    arrival                                                                 delivered
-    | queue | prefill | prefill_wait | prefill | decode | preempted | ... | delivery |
-
-One chunk is one prefill span, or a recompute span after a preemption; the time between two chunks,
-in which others were computed, is named so. A sequence's spans follow each other without a gap, so
-their durations add up to its end-to-end time.
-"""
+"""The spans of whole requests, as a trace has them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from headway.core.events import (
     Aborted,
@@ -22,43 +13,12 @@ from headway.core.events import (
     Preempted,
     Queued,
     Rejected,
-    Resumed,
     Retired,
 )
 from headway.core.request import FinishReason, Request
 from headway.insight.arrivals import Arrival, Arrivals
+from headway.insight.cutter import ChunkRow, Cutter, Span, StepTimes
 from headway.insight.deliveries import MAX_UNDELIVERED, is_withdrawn
-
-QUEUE, PREFILL, DECODE = "queue", "prefill", "decode"
-PREEMPTED, RECOMPUTE, DELIVERY = "preempted", "recompute", "delivery"
-ChunkRow = tuple[int, int, int]  # sequence id, first position, tokens
-
-
-class StepTimes(Protocol):
-    """When a step ran and for whom; `wire.StepTrace` is one."""
-
-    @property
-    def index(self) -> int: ...
-    @property
-    def start_ns(self) -> int: ...
-    @property
-    def end_ns(self) -> int: ...
-    @property
-    def chunks(self) -> Sequence[ChunkRow]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Nanoseconds; `attributes` have plain values."""
-
-    name: str
-    start_ns: int
-    end_ns: int
-    attributes: Mapping[str, int | str] = field(default_factory=dict)
-
-    @property
-    def duration_ns(self) -> int:
-        return self.end_ns - self.start_ns
 
 
 @dataclass(slots=True, eq=False)
@@ -92,92 +52,30 @@ class RequestTrace:
 
 
 class SpanCutter:
-    """Cuts one sequence's time as its events and chunks come, in order."""
+    """Keeps the spans of one sequence, and what its events say of it."""
 
     def __init__(self, index: int, arrival_ns: int) -> None:
         self.trace = SequenceTrace(index)
-        self._phase = QUEUE
-        self._cursor_ns = arrival_ns
-        self._num_lost_tokens = 0
-        self._is_chunked = False  # a chunk was seen in this phase
-
-    def on_chunk(self, step: StepTimes, chunk: ChunkRow) -> None:
-        """A step that computed part of the sequence; decodes are not told one by one."""
-        if self._phase not in (PREFILL, RECOMPUTE):
-            return
-        _, first_position, num_tokens = chunk
-        name = RECOMPUTE if first_position < self._num_lost_tokens else PREFILL
-        self._cut(f"{name}_wait", step.start_ns)
-        attributes = {"step": step.index, "first_position": first_position, "tokens": num_tokens}
-        self._cut(name, step.end_ns, attributes)
-        self._is_chunked = True
+        self._cutter = Cutter(arrival_ns, self.trace.spans.append)
+        self.on_chunk: Callable[[StepTimes, ChunkRow], None] = self._cutter.on_chunk
+        self.close: Callable[[int], None] = self._cutter.close
 
     def on_event(self, event: Event, now_ns: int) -> None:
+        trace = self.trace
         match event:
             case Admitted():
-                self.trace.admitted_ns = now_ns
-                self.trace.num_cached_tokens = event.num_cached_tokens
-                self._enter(PREFILL, now_ns, {"cached_tokens": event.num_cached_tokens})
+                trace.admitted_ns = now_ns
+                trace.num_cached_tokens = event.num_cached_tokens
             case Advanced():
-                self._on_advanced(len(event.token_ids), now_ns)
+                trace.first_token_ns = trace.first_token_ns or now_ns
+                trace.last_token_ns = now_ns
+                trace.num_output_tokens += len(event.token_ids)
             case Preempted():
-                self._num_lost_tokens = event.num_lost_tokens
-                self.trace.num_preemptions = event.num_preemptions
-                self._enter(PREEMPTED, now_ns)
-            case Resumed():
-                self._enter(RECOMPUTE, now_ns, self._bill(event))
+                trace.num_preemptions = event.num_preemptions
             case Retired() | Aborted():
-                self.trace.finish_reason = event.reason
-                self.trace.detail = event.detail
-                self._enter(DELIVERY, now_ns)
-
-    def deliver(self, now_ns: int) -> None:
-        """The answer left at `now_ns`: what the engine did later is not the client's time."""
-        self._cut(DELIVERY, now_ns)
-        kept = [span for span in self.trace.spans if span.start_ns < now_ns]
-        self.trace.spans = [
-            span if span.end_ns <= now_ns else Span(span.name, span.start_ns, now_ns)
-            for span in kept
-        ]
-
-    def _on_advanced(self, num_tokens: int, now_ns: int) -> None:
-        trace = self.trace
-        trace.first_token_ns = trace.first_token_ns or now_ns
-        trace.last_token_ns = now_ns
-        trace.num_output_tokens += num_tokens
-        if self._phase in (PREFILL, RECOMPUTE):
-            self._stretch_chunk(now_ns)
-            self._enter(DECODE, now_ns)
-
-    def _stretch_chunk(self, now_ns: int) -> None:
-        """What the engine did between its last chunk's end and telling so belongs to the chunk."""
-        if self._is_chunked:
-            last = self.trace.spans.pop()
-            self._cursor_ns = last.start_ns
-            self._cut(last.name, now_ns, last.attributes)
-
-    def _bill(self, event: Resumed) -> dict[str, int | str]:
-        return {
-            "lost_tokens": self._num_lost_tokens,
-            "refunded_tokens": self._num_lost_tokens - event.num_recomputed_tokens,
-        }
-
-    def _enter(
-        self, phase: str, now_ns: int, attributes: Mapping[str, int | str] | None = None
-    ) -> None:
-        """End the phase, which gets the attributes, and begin another."""
-        name = f"{self._phase}_wait" if self._is_chunked else self._phase
-        self._cut(name, now_ns, attributes)
-        self._phase = phase
-        self._is_chunked = False
-
-    def _cut(
-        self, name: str, end_ns: int, attributes: Mapping[str, int | str] | None = None
-    ) -> None:
-        """From where the last span ended; nothing for no time."""
-        if end_ns > self._cursor_ns:
-            self.trace.spans.append(Span(name, self._cursor_ns, end_ns, attributes or {}))
-            self._cursor_ns = end_ns
+                trace.finish_reason = event.reason
+                trace.detail = event.detail
+        self._cutter.on_event(event, now_ns)
 
 
 @dataclass(slots=True, eq=False)
@@ -193,7 +91,7 @@ class _Track:
     def finish(self) -> RequestTrace:
         end_ns = self.delivered_ns or self.ended_ns
         for cutter in self.cutters:
-            cutter.deliver(end_ns)
+            cutter.close(end_ns)
         traces = [cutter.trace for cutter in self.cutters]
         arrival = self.arrival
         return RequestTrace(arrival.request, arrival.arrival_ns, end_ns, traces, arrival.origin)
@@ -235,6 +133,8 @@ class Traces:
             if track is None or track.arrival.request is not request:
                 continue  # its id has been taken by a newer request
             track.delivered_ns = now_ns
+            for cutter in track.cutters:
+                cutter.close(now_ns)
             if not track.num_left:
                 self._finish(request.request_id)
 
