@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "engine": ("drive", "core", "model", "ops", "wire"),
     "text": ("core.request", "core.events"),
     "wire": ("core.request", "core.events"),
-    "insight": ("core", "drive.record", "simulator"),
+    "insight": ("core", "drive.record", "drive.ports", "simulator"),
     "server": ("wire", "text", "insight", "core", "__version__"),
     "bench": ("insight", "simulator", "replay"),
     "console": ("insight", "simulator", "replay"),

@@ -7,6 +7,10 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from headway.insight.figures import seconds
+
+__all__ = ["number", "print_table", "seconds", "share"]
+
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """The first column is of names, all others of figures. Ruled on a terminal that is as wide."""
@@ -44,22 +48,5 @@ def number(value: float) -> str:
     return f"{value:.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
 
 
-def seconds(value: float) -> str:
-    """In the unit that suits: 153 us, 21.4 ms, 3.20 s."""
-    if math.isnan(value):
-        return "-"
-    if value == 0:
-        return "0"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
-        if abs(value) >= scale:
-            return f"{_three_digits(value / scale)} {unit}"
-    return f"{_three_digits(value / 1e-6)} us"
-
-
 def share(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.1%}"
-
-
-def _three_digits(value: float) -> str:
-    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
-    return f"{value:,.{digits}f}"

@@ -110,7 +110,8 @@ class StepRecord:
             raise ValueError(f"not a step record: {error}") from error
 
 
-class StepBrief(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StepBrief:
     """A step in a few words: `chunks` are all but the decodes, of which there are counts."""
 
     index: int
@@ -127,10 +128,10 @@ def brief_of(step: Step, start_ns: int, end_ns: int) -> StepBrief:
     chunks: list[ChunkRecord] = []
     decode_attended = 0
     for sequence, first, count, samples, _ in step.chunks:
-        if count == 1 and samples and first >= sequence.num_prompt_tokens:
-            if first >= sequence.num_reached_tokens:
-                decode_attended += first + 1
-                continue
+        num_old = max(sequence.num_prompt_tokens, sequence.num_reached_tokens)
+        if count == 1 and samples and first >= num_old:
+            decode_attended += first + 1
+            continue
         chunks.append(ChunkRecord(sequence.sequence_id, first, count))
     num_decodes = len(step.chunks) - len(chunks)
     blocker = step.blocker.value if step.blocker else None

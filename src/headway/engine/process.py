@@ -111,7 +111,8 @@ class Outbox:
         self._engine = engine
 
     def on_ran(self, step: Step, start_ns: int, end_ns: int) -> None:
-        self._step = StepTrace(*brief_of(step, start_ns, end_ns))
+        brief = brief_of(step, start_ns, end_ns)
+        self._step = StepTrace(*(getattr(brief, name) for name in StepTrace.__struct_fields__))
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         assert self._engine is not None

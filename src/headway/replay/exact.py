@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import groupby, zip_longest
+from operator import attrgetter
 from typing import assert_never
 
 from headway.core.config import SchedulerConfig
@@ -16,9 +17,18 @@ from headway.core.sequence import Sequence
 from headway.core.step import Step, StepResult
 from headway.drive.clock import VirtualClock
 from headway.drive.loop import EngineLoop
-from headway.drive.ports import Command, Listener, ResetPrefixCache, StepListener, Submit, Withdraw
+from headway.drive.ports import (
+    Command,
+    Follower,
+    Inbox,
+    Listener,
+    ResetPrefixCache,
+    StepListener,
+    Submit,
+    Withdraw,
+)
 from headway.drive.record import StepRecord
-from headway.drive.recorder import without_quotes
+from headway.drive.recorder import RecordedInbox, without_quotes
 from headway.drive.recording import (
     Arrival,
     CacheReset,
@@ -48,13 +58,14 @@ def replay_exactly(
     make_scheduler: Callable[[SchedulerConfig, int], Scheduler] = Scheduler,
     listeners: Iterable[Listener] = (),
     step_listeners: Iterable[StepListener] = (),
+    followers: Iterable[Follower] = (),
 ) -> ReplayResult:
     """Let a scheduler decide every recorded step again, up to the first that it decides otherwise.
 
     Steps take as long as they took, tokens come when and end what they did, prefixes are as equal
     as they were; steps that failed fail. Raises ValueError for a recording that cannot be one.
     """
-    replay = _Replay(recording, make_scheduler, listeners, step_listeners)
+    replay = _Replay(recording, make_scheduler, listeners, step_listeners, tuple(followers))
     num_steps = 0
     for turn in turns_of(recording.entries):
         if found := replay.turn(turn):
@@ -76,6 +87,7 @@ class _Replay:
         make_scheduler: Callable[[SchedulerConfig, int], Scheduler],
         listeners: Iterable[Listener],
         step_listeners: Iterable[StepListener],
+        followers: tuple[Follower, ...],
     ) -> None:
         header = recording.header
         config = recorded_config(header)
@@ -85,22 +97,32 @@ class _Replay:
         self._commands: list[Command] = []
         self._turn: Turn | None = None
         self._log = _Log()
+        inbox: Inbox = self
+        for follower in followers:
+            inbox = RecordedInbox(inbox, follower, self._clock)
         self._loop = EngineLoop(
             make_scheduler(config, header.num_blocks),
             clock=self._clock,
-            inbox=self,
+            inbox=inbox,
             executor=self,
-            listeners=[*listeners, self._log],
+            listeners=[*listeners, *followers, self._log],
             step_listeners=[*step_listeners, self._log],
+            run_listeners=followers,
         )
 
     def turn(self, turn: Turn) -> str | None:
         """Turn the loop once; how the outcome differs from the recorded one."""
         self._turn = turn
-        self._commands = [self._command(command) for command in turn.commands]
-        self._clock.advance_to(turn.step.start_ns)
-        self._loop.turn()
+        *idle, latest = _by_time(turn.commands)
+        for at_ns, commands in idle:  # after which there was nothing to do, or a step would follow
+            self._take(commands, min(at_ns, turn.step.start_ns))
+        self._take(latest[1], turn.step.start_ns)
         return self._log.difference_from(turn)
+
+    def _take(self, commands: list[RecordedCommand], now_ns: int) -> None:
+        self._commands = [self._command(command) for command in commands]
+        self._clock.advance_to(max(now_ns, self._clock.now_ns()))
+        self._loop.turn()
 
     def take(self) -> list[Command]:
         commands, self._commands = self._commands, []
@@ -144,6 +166,12 @@ class _Replay:
         if name is not None:
             return self._tokens.number_of(name)
         return self._tokens.filler(sequence.num_tokens)
+
+
+def _by_time(commands: list[RecordedCommand]) -> list[tuple[int, list[RecordedCommand]]]:
+    """Those that were taken together; at least one group, which may be empty."""
+    groups = [(at_ns, list(group)) for at_ns, group in groupby(commands, attrgetter("at_ns"))]
+    return groups or [(0, [])]
 
 
 class _Log:

@@ -9,6 +9,7 @@ from typing import Any
 
 from headway.core.config import SchedulerConfig
 from headway.drive.ports import StepListener
+from headway.drive.recorder import Recorder
 from headway.simulator.result import Result
 from headway.simulator.simulate import Scripts, simulate
 from headway.simulator.step_time.base import StepTimeModel
@@ -46,7 +47,9 @@ class Setup:
     def __post_init__(self) -> None:
         check_num_blocks(self.num_blocks)
 
-    def run(self, step_listeners: Iterable[StepListener] = ()) -> Result:
+    def run(
+        self, step_listeners: Iterable[StepListener] = (), recorder: Recorder | None = None
+    ) -> Result:
         """Raises what `simulate` raises."""
         return simulate(
             self.config,
@@ -54,6 +57,7 @@ class Setup:
             self.model,
             num_blocks=self.num_blocks,
             step_listeners=step_listeners,
+            recorder=recorder,
         )
 
 

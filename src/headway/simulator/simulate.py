@@ -11,7 +11,8 @@ from headway.core.policies import Policies
 from headway.core.scheduler import Scheduler
 from headway.drive.clock import VirtualClock
 from headway.drive.loop import EngineLoop
-from headway.drive.ports import StepListener
+from headway.drive.ports import Follower, Inbox, StepListener
+from headway.drive.recorder import RecordedInbox, Recorder
 from headway.simulator.collector import Collector
 from headway.simulator.executor import CostModelExecutor
 from headway.simulator.inbox import Source, WorkloadInbox
@@ -38,27 +39,34 @@ def simulate(
     skip_ahead: bool = True,
     policies: Policies | None = None,
     step_listeners: Iterable[StepListener] = (),
+    followers: Iterable[Follower] = (),
+    recorder: Recorder | None = None,
 ) -> Result:
     """Serve the whole workload and say what happened.
 
     `num_blocks`: blocks of KV cache, of `config.block_size` tokens. Without `skip_ahead` every step
-    is decided by itself, which takes longer and gives the same. `policies` replace those that
-    `config` names. Raises ValueError for a workload that is malformed or out of order, and whatever
-    the model raises.
+    is decided by itself, which takes longer and gives the same; so it is with `followers` or a
+    `recorder`, who want to hear of each. `policies` replace those that `config` names. Raises
+    ValueError for a workload that is malformed or out of order, and whatever the model raises.
     """
     clock = VirtualClock()
     scheduler = Scheduler(config, num_blocks, policies)
     inbox = WorkloadInbox(clock, _source(workload))
     collector = Collector(scheduler, inbox)
     executor = CostModelExecutor(clock, model, inbox, collector)
+    followers, recorders = tuple(followers), (recorder,) if recorder else ()
+    heard: Inbox = inbox
+    for listener in (*followers, *recorders):
+        heard = RecordedInbox(heard, listener, clock)
     loop = EngineLoop(
         scheduler,
         clock=clock,
-        inbox=inbox,
+        inbox=heard,
         executor=executor,
-        listeners=(inbox, collector, executor),
-        step_listeners=step_listeners,
-        strider=executor if skip_ahead else None,
+        listeners=(inbox, collector, executor, *followers, *recorders),
+        step_listeners=(*step_listeners, *recorders),
+        run_listeners=followers,
+        strider=executor if skip_ahead and heard is inbox else None,
     )
     loop.run()
     return Result.of(config, num_blocks, collector)
