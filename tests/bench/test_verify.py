@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.bench.target import target_of
 from headway.bench.verify.client import Form, Sampling, ServerError, connected
 from headway.bench.verify.load import Load
 from headway.bench.verify.prompts import Prompt
@@ -35,8 +36,9 @@ def verified(
         runs = []
         settings.setdefault("endpoint", None)
         async with connected(
-            "http://fake",
-            model=None,
+            target_of("http://fake"),
+            model="fake",
+            headers={},
             probe=(Prompt("Hello"), SAMPLING),
             num_likeliest=settings.pop("num_likeliest", 5),
             timeout_s=20,

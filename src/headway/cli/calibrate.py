@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headway.cli.machine import processor_name
 from headway.cli.own_flags import number_of, split_own
 from headway.cli.parsing import ParsedFlags, parse_flags, print_help
 from headway.flags import FlagError
@@ -116,20 +117,7 @@ def _measured(flags: ParsedFlags, numbers: _Numbers) -> tuple[Observations, dict
         temperature=numbers.temperature,
         say=lambda line: print(line, file=sys.stderr),
     )
-    return observations, {**facts, "temperature": numbers.temperature, "machine": _machine()}
-
-
-def _machine() -> str:
-    """The processor's name, as far as the system tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    import platform
-
-    return platform.processor() or platform.machine()
+    return observations, {**facts, "temperature": numbers.temperature, "machine": processor_name()}
 
 
 def _write(observations: Observations, facts: Mapping[str, object], path: str) -> None:

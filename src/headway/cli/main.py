@@ -19,6 +19,7 @@ usage: headway COMMAND [MODEL] [flags]
   bench      put a load on any OpenAI-compatible server and measure it
   calibrate  measure how long this machine's steps take, for the simulator
   verify     whether a server's answers depend on who asks at the same time
+  collect-env  versions, processor, memory: what a report of a fault should say
 
 headway COMMAND --help lists the flags; headway --version prints the version.
 """
@@ -72,6 +73,12 @@ def _verify(argv: Sequence[str]) -> int:
     return main(argv)
 
 
+def _collect_env(argv: Sequence[str]) -> int:
+    from headway.cli.collect_env import main
+
+    return main(argv)
+
+
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "serve": _serve,
     "chat": _chat,
@@ -81,8 +88,9 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "bench": _bench,
     "calibrate": _calibrate,
     "verify": _verify,
+    "collect-env": _collect_env,
 }
-_PRINTING = frozenset({"simulate", "sweep", "replay", "bench", "calibrate", "verify"})
+_LASTING = frozenset({"serve", "chat"})  # they end when somebody ends them
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,9 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     words = list(sys.argv[1:] if argv is None else argv)
     command, rest = (words[0], words[1:]) if words else ("", [])
-    if command in _COMMANDS and command not in _PRINTING:
+    if command in _LASTING:
         return _COMMANDS[command](rest)
-    return _printed(f"headway {command}" if command in _PRINTING else "headway", command, rest)
+    return _printed(f"headway {command}" if command in _COMMANDS else "headway", command, rest)
 
 
 def _printed(name: str, command: str, argv: Sequence[str]) -> int:

@@ -16,6 +16,7 @@ from headway.flags import FlagError
 from headway.insight.verify.report import ALONE
 
 if TYPE_CHECKING:
+    from headway.bench.target import Target
     from headway.bench.verify.answers import Endpoint
     from headway.bench.verify.client import Sampling
     from headway.bench.verify.prompts import Prompt
@@ -55,7 +56,7 @@ answers are not the same, where each first differs, and how near a tie it was th
   --shuffle-seed N      of the order of the prompts and of the strangers; 0 unless given
   --endpoint NAME       chat or completions; chat where the server has it unless given
   --model NAME          the first that the server lists unless given
-  --api-key KEY         or the environment variable HEADWAY_API_KEY
+  --api-key KEY         or the environment variable OPENAI_API_KEY
   --logprobs N          likeliest tokens asked for at each position; 5 unless given, 0 for none
   --strict              other logprobs are a difference too
   --timeout S           for one answer; 300 unless given
@@ -71,7 +72,8 @@ _MAX_CONCURRENCY = 4096
 class _Plan:
     """What is asked, and how often."""
 
-    url: str
+    target: Target
+    headers: Mapping[str, str]
     prompts: Sequence[Prompt]
     concurrencies: Sequence[int]
     num_rounds: int
@@ -79,7 +81,6 @@ class _Plan:
     shuffle_seed: int
     endpoint: Endpoint | None
     model: str | None
-    api_key: str | None
     num_likeliest: int
     timeout_s: float
 
@@ -114,38 +115,42 @@ def _verify(plan: _Plan, own: Mapping[str, str], num_shown: int, *, is_strict: b
 
     runs: list[Run] = []
     facts: list[Facts] = []  # one, once the server has answered
+    is_stopped = False
     try:
         asyncio.run(_play(plan, runs, facts))
     except KeyboardInterrupt:
-        print("headway verify: stopped; this is what was found so far", file=sys.stderr)
-        if not facts:
-            return 130
+        is_stopped = True
+        print("\nheadway verify: stopped; this is what was found so far", file=sys.stderr)
+    if not facts:
+        return 130
     report = compare(runs, len(plan.prompts))
     if "--json" in own:
         write_json({**facts[0].to_dict(), **report.to_dict()}, own["--json"])
     if own.get("--json") != "-":
         print_report(facts[0], report, plan.prompts, num_shown)
-    return _exit_code(report, is_strict=is_strict)
+    return 130 if is_stopped else _exit_code(report, is_strict=is_strict)
 
 
 async def _play(plan: _Plan, runs: list[Run], facts: list[Facts]) -> None:
     """Fills `facts` once the server has answered, and `runs` as answers come."""
+    from headway.bench.server import served_model
     from headway.bench.verify.client import connected
     from headway.bench.verify.load import Load
     from headway.bench.verify.prompts import Prompt
     from headway.cli.verify_report import Facts, Progress
 
+    model = plan.model or served_model(plan.target, plan.headers)
     probe = Prompt("Hello"), dataclasses.replace(plan.sampling, max_tokens=_PROBE_TOKENS)
     async with connected(
-        plan.url,
-        model=plan.model,
+        plan.target,
+        model=model,
         endpoint=plan.endpoint,
         probe=probe,
         num_likeliest=plan.num_likeliest,
-        api_key=plan.api_key,
+        headers=plan.headers,
         timeout_s=plan.timeout_s,
     ) as server:
-        facts.append(Facts(plan.url, server.model, server.form, plan.sampling, plan.num_rounds))
+        facts.append(Facts(plan.target.url, model, server.form, plan.sampling, plan.num_rounds))
         progress = Progress(plan.num_requests)
         for round_index in range(plan.num_rounds):
             for concurrency in plan.concurrencies:
@@ -179,10 +184,12 @@ def _plan(own: Mapping[str, str], rest: Sequence[str]) -> _Plan:
     from headway.bench.verify.client import Sampling
     from headway.bench.verify.prompts import BUILT_IN, read_prompts
 
+    key = own.get("--api-key") or os.environ.get("OPENAI_API_KEY")
     prompts = read_prompts(Path(own["--prompts"])) if "--prompts" in own else BUILT_IN
     endpoint = _endpoint(own.get("--endpoint"), prompts)
     return _Plan(
-        url=_url(rest),
+        target=_target(rest),
+        headers={"authorization": f"Bearer {key}"} if key else {},
         prompts=prompts,
         concurrencies=_concurrencies(own.get("--concurrency", "1,8,64")),
         num_rounds=count_of(own, "--rounds", 2, 1, 10_000),
@@ -194,13 +201,12 @@ def _plan(own: Mapping[str, str], rest: Sequence[str]) -> _Plan:
         shuffle_seed=count_of(own, "--shuffle-seed", 0, 0, 2**53),
         endpoint=endpoint,
         model=own.get("--model"),
-        api_key=own.get("--api-key") or os.environ.get("HEADWAY_API_KEY"),
         num_likeliest=count_of(own, "--logprobs", 5, 0, 100),
         timeout_s=number_of(own, "--timeout", 300.0, 0.1, 86_400.0),
     )
 
 
-def _url(rest: Sequence[str]) -> str:
+def _target(rest: Sequence[str]) -> Target:
     """Raises ValueError."""
     from headway.bench.target import target_of
 
@@ -209,7 +215,7 @@ def _url(rest: Sequence[str]) -> str:
         raise FlagError(f"there is no flag {flags[0]}: see headway verify --help")
     if len(rest) != 1:
         raise FlagError("give one URL, such as http://127.0.0.1:8000; see headway verify --help")
-    return target_of(rest[0]).url
+    return target_of(rest[0])
 
 
 def _concurrencies(given: str) -> list[int]:

@@ -60,14 +60,6 @@ class _Completion(msgspec.Struct):
     choices: list[_Choice]
 
 
-class _Model(msgspec.Struct):
-    id: str
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model]
-
-
 class _Problem(msgspec.Struct):
     message: str
 
@@ -85,11 +77,6 @@ def read_output(endpoint: Endpoint, body: bytes) -> Output:
     if endpoint == "chat":
         return _chat_output(_first(_decoded(body, _Chat).choices))
     return _output(_first(_decoded(body, _Completion).choices))
-
-
-def read_model_names(body: bytes) -> list[str]:
-    """Of /v1/models. Raises AnswerError."""
-    return [model.id for model in _decoded(body, _Models).data]
 
 
 def refusal_text(status: int, body: bytes) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx
 
+from headway.bench.target import CHAT, COMPLETIONS, Target
 from headway.bench.verify.answers import (
     AnswerError,
     Endpoint,
     printable,
-    read_model_names,
     read_output,
     refusal_text,
 )
@@ -22,10 +22,7 @@ from headway.bench.verify.prompts import Prompt
 from headway.insight.verify.difference import Output
 from headway.insight.verify.report import Failure, Outcome
 
-PATHS: Mapping[Endpoint, str] = {
-    "chat": "/v1/chat/completions",
-    "completions": "/v1/completions",
-}
+_PATHS: Mapping[Endpoint, str] = {"chat": CHAT, "completions": COMPLETIONS}
 _CONNECT_TIMEOUT_S = 10.0
 _MAX_ANSWER_BYTES = 64 << 20
 _TRY_ANOTHER_WAY = frozenset({400, 404, 405, 422, 501})
@@ -86,7 +83,7 @@ class Server:
         try:
             async with asyncio.timeout(self._timeout_s):
                 status, answer = await _sent(
-                    self._client, "POST", PATHS[self.form.endpoint], json=body
+                    self._client, "POST", _PATHS[self.form.endpoint], json=body
                 )
             if status != 200:
                 return Failure(refusal_text(status, answer), status)
@@ -99,13 +96,13 @@ class Server:
 
 @asynccontextmanager
 async def connected(
-    base: str,
+    target: Target,
     *,
-    model: str | None,
+    model: str,
     endpoint: Endpoint | None,
     probe: tuple[Prompt, Sampling],
     num_likeliest: int,
-    api_key: str | None = None,
+    headers: Mapping[str, str],
     timeout_s: float,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> AsyncIterator[Server]:
@@ -114,20 +111,17 @@ async def connected(
     `endpoint`: None takes chat where the server does, completions elsewhere. As much is asked for
     as the server gives: token ids, else logprobs with the tokens' texts, else text alone.
     """
-    headers = {"accept-encoding": "identity"}
-    if api_key:
-        headers["authorization"] = f"Bearer {api_key}"
     async with httpx.AsyncClient(
-        base_url=base,
-        headers=headers,
+        base_url=target.url,
+        headers={**headers, "accept-encoding": "identity"},
+        verify=target.tls or False,
         timeout=httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S, pool=None),
         limits=httpx.Limits(max_connections=None),
         transport=transport,
         trust_env=False,
     ) as client:
-        name = model or await _first_model(client, timeout_s)
-        form = await _form_taken(client, name, _forms(endpoint, num_likeliest), probe, timeout_s)
-        yield Server(client, name, form, timeout_s)
+        form = await _form_taken(client, model, _forms(endpoint, num_likeliest), probe, timeout_s)
+        yield Server(client, model, form, timeout_s)
 
 
 async def _form_taken(
@@ -144,6 +138,8 @@ async def _form_taken(
         if isinstance(outcome, Output):
             return form
         failure = outcome
+        if failure.status is None:
+            raise ServerError(f"no answer from {client.base_url}: {failure.reason}")
         if failure.status not in _TRY_ANOTHER_WAY:
             break
     reason = f"{failure.reason}{_advice(failure)}"
@@ -157,29 +153,6 @@ def _forms(endpoint: Endpoint | None, num_likeliest: int) -> Iterator[Form]:
             yield Form(each, num_likeliest, wants_ids=True)
             yield Form(each, num_likeliest, wants_ids=False)
         yield Form(each, 0, wants_ids=False)
-
-
-async def _first_model(client: httpx.AsyncClient, timeout_s: float) -> str:
-    """What the server serves first. Raises ServerError."""
-    base = client.base_url
-    try:
-        async with asyncio.timeout(timeout_s):
-            status, body = await _sent(client, "GET", "/v1/models")
-        if status != 200:
-            failure = Failure(refusal_text(status, body), status)
-            reason = f"{failure.reason}{_advice(failure)}"
-            raise ServerError(f"{base} does not list its models: {reason}")
-        names = read_model_names(body)
-    except TimeoutError:
-        raise ServerError(f"{base} does not say within {timeout_s:g} s what it serves") from None
-    except AnswerError as error:
-        raise ServerError(f"{base} does not list its models: {error}; give --model") from None
-    except httpx.HTTPError as error:
-        reason = f"{_sentence(error)}; is it running, and is this its URL?"
-        raise ServerError(f"no answer from {base}: {reason}") from None
-    if not names:
-        raise ServerError(f"{base} lists no models: give --model")
-    return names[0]
 
 
 async def _sent(
@@ -198,7 +171,9 @@ async def _sent(
 def _advice(failure: Failure) -> str:
     match failure.status:
         case 401 | 403:
-            return "; it wants a key: --api-key, or HEADWAY_API_KEY"
+            return "; it wants a key: --api-key, or OPENAI_API_KEY"
+        case 301 | 302 | 303 | 307 | 308:
+            return "; it is elsewhere: give the URL that it sends to"
         case 404 | 405:
             return "; give its --model and --endpoint, or another URL"
         case _:

@@ -1,0 +1,17 @@
+"""What machine this is."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+
+def processor_name() -> str:
+    """As far as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
