@@ -64,6 +64,7 @@ class LLM:
         feed = _Feed(self._collector)
         self._engine = build_engine(config, self._inbox, (feed,))
         feed.logprobs = self._engine.executor.logprobs
+        self._engine.warm_up()
 
     @property
     def facts(self) -> EngineFacts:

@@ -13,6 +13,7 @@ from headway.drive.recorder import RecordedInbox
 from headway.engine.clock import RealClock
 from headway.engine.config import EngineConfig
 from headway.engine.executor import ModelExecutor
+from headway.engine.populating import populate_in_background
 from headway.engine.recording import RunningRecording, start_recording
 from headway.engine.scheduler_class import load_scheduler_class
 from headway.engine.scheduler_settings import scheduler_config
@@ -37,12 +38,12 @@ class Engine:
     recording: RunningRecording | None = None
 
     def warm_up(self) -> None:
-        """Take from the system what the first step would wait for: the first page of each layer.
-
-        Only before the first step: it writes where keys and values will lie.
+        """Take from the system what steps would wait for: the first page of each layer now, the
+        others by and by. Only before the first step: it writes where keys and values will lie.
         """
         for array in (self.kv_cache.keys, self.kv_cache.values):
             array.reshape(len(array), -1)[:, 0] = 0
+        populate_in_background(self.kv_cache)
 
 
 def build_engine(

@@ -6,8 +6,11 @@ lines; asking for pages of 2 MiB gave 8 to 20 % more bandwidth where it was meas
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
+import sys
+from functools import cache
 from threading import Lock
 from typing import Any
 
@@ -16,6 +19,7 @@ import numpy.typing as npt
 
 CACHE_LINE = 64
 _HUGE_PAGE = 2 << 20
+_MADV_POPULATE_WRITE = 23  # Linux 5.14
 _PIECE = 64 << 20  # small arrays share mappings of this size, or they would not fill a huge page
 
 Bytes = npt.NDArray[np.uint8]
@@ -29,6 +33,24 @@ def aligned_zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> npt.NDArra
     num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
     raw = _map(num_bytes) if num_bytes > _PIECE // 4 else _arena.take(num_bytes)
     return raw.view(dtype).reshape(shape)
+
+
+def populate(memory: Bytes) -> bool:
+    """Take its pages from the system now, so that whoever writes there first does not wait.
+
+    What lies there stays, and others may write meanwhile. False where the system cannot do that.
+    """
+    if sys.platform != "linux":
+        return False
+    end = memory.ctypes.data + memory.nbytes
+    start = memory.ctypes.data // mmap.PAGESIZE * mmap.PAGESIZE
+    size = ctypes.c_size_t(end - start)
+    return not _libc().madvise(ctypes.c_void_p(start), size, _MADV_POPULATE_WRITE)
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)  # a call gives up the interpreter's lock, which mmap's own does not
 
 
 def _map(num_bytes: int) -> Bytes:
