@@ -16,6 +16,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has
 MIB = 1 << 20
 
 
+@pytest.fixture(autouse=True)
+def free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(populating, "available_memory_bytes", lambda: 2048 * MIB)
+
+
 def cache_of_48_mib() -> KVCache:
     return new_kv_cache(4, 384, 16, 8, 64, "bfloat16")
 
@@ -51,12 +56,12 @@ def test_the_first_blocks_of_all_layers_come_first(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_cannot_be_had_or_is_needed_by_others_is_left(monkeypatch: pytest.MonkeyPatch):
-    calls: list[int] = []
+    cache, calls = cache_of_48_mib(), list[int]()
     monkeypatch.setattr(populating, "populate", lambda piece: bool(calls.append(1)))
-    populating.populate_in_background(cache_of_48_mib()).join()
+    populating.populate_in_background(cache).join()
     assert len(calls) == 1
     monkeypatch.setattr(populating, "available_memory_bytes", lambda: 900 * MIB)
-    populating.populate_in_background(cache_of_48_mib()).join()
+    populating.populate_in_background(cache).join()
     assert len(calls) == 1
 
 
@@ -73,4 +78,5 @@ def test_a_cache_that_nobody_holds_is_let_go(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(populating, "populate", populate)
     populating.populate_in_background(caches[0]).join()
+    assert not caches
     assert num_pieces <= 8  # of 24: those of the array at hand
