@@ -24,8 +24,8 @@ from headway.core.events import (
 )
 from headway.core.request import FinishReason, Request
 from headway.insight.metrics import Metrics
-from headway.wire import EngineStats
-from tests.insight.histories import CONFIGS, FAILING_STEPS, HAPPENINGS, World
+from headway.wire import EngineStats, StepTrace
+from tests.insight.histories import CONFIGS, FAILING_STEPS, HAPPENINGS, MS, Happening, World
 from tests.insight.readings import new_metrics, stats, total, value
 
 
@@ -179,6 +179,67 @@ def test_an_idle_engine_holds_nothing(happenings: list, config: SchedulerConfig)
         "headway:backlog_tokens",
     ):
         assert value(metrics, name) == 0, name
+
+
+class Resident:
+    """A fold that counts computed tokens by itself, from chunks, and checks the gauge."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._computed: dict[int, int] = {}
+        self._has_run = False  # since events came last: a step under way is counted beforehand
+        self.most = self.num_checked = 0
+
+    def on_submitted(self, request: Request, now_ns: int) -> None:
+        """Nothing is computed yet."""
+
+    def on_events(self, events: Sequence[Event], now_ns: int) -> None:
+        for event in events:
+            match event:
+                case Preempted() | Retired() | Aborted():
+                    self._computed.pop(event.sequence_id, None)
+                case Admitted() | Resumed():
+                    self._computed[event.sequence_id] = event.num_cached_tokens
+
+    def on_step(self, step: StepTrace) -> None:
+        self._has_run = True
+        for sequence_id, first_position, num_tokens in step.chunks:
+            if sequence_id in self._computed:
+                self._computed[sequence_id] = first_position + num_tokens
+
+    def on_stats(self, stats: EngineStats) -> None:
+        if not self._has_run:
+            return
+        self._has_run = False
+        self.num_checked += 1
+        told = value(self._metrics, "headway:resident_tokens")
+        assert told == sum(self._computed.values())
+        self.most = max(self.most, int(told))
+
+
+@settings(deadline=None, max_examples=50)
+@given(HAPPENINGS, CONFIGS, FAILING_STEPS)
+def test_p72_resident_tokens_are_those_computed_of_the_running(
+    happenings: list, config: SchedulerConfig, failing: set[int]
+) -> None:
+    metrics = new_metrics()
+    resident = Resident(metrics)
+    world = World([metrics, resident], config, failing)
+    world.play(happenings)
+    assert resident.num_checked >= sum(bool(step.chunks) for step in world.steps)
+
+
+def test_p72_resident_tokens_of_a_known_history() -> None:
+    metrics = new_metrics()
+    resident = Resident(metrics)
+    asked = [Happening(1000 * MS, num_prompt_tokens=9, max_tokens=4, n=2)]
+    World([metrics, resident], SchedulerConfig(block_size=4)).play(asked)
+    assert resident.most == 2 * (9 + 2)  # the last token of an output is never computed
+    counted = value(metrics, "vllm:prompt_tokens_total") + total(
+        metrics, "vllm:generation_tokens_total"
+    )
+    assert counted == 2 * (9 + 4)  # for ever
+    assert value(metrics, "headway:resident_tokens") == 0
 
 
 class Tape:

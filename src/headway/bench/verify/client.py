@@ -34,11 +34,11 @@ class ServerError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How long an answer may get and how it is drawn; the seed counts above temperature 0."""
+    """How long an answer may get and how it is drawn; a seed is sent above temperature 0 only."""
 
     max_tokens: int
     temperature: float = 0.0
-    seed: int = 0
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Form:
         else:
             body = {"prompt": prompt.as_text()}
         body |= {"max_tokens": sampling.max_tokens, "temperature": sampling.temperature}
-        if sampling.temperature > 0:
+        if sampling.temperature > 0 and sampling.seed is not None:
             body["seed"] = sampling.seed
         return body | self._logprobs()
 

@@ -72,16 +72,12 @@ class Load:
                 await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
     def _sampling_of(self, index: int) -> Sampling:
-        return dataclasses.replace(self._sampling, seed=self._sampling.seed + index)
+        return dataclasses.replace(self._sampling, seed=(self._sampling.seed or 0) + index)
 
 
 def _stranger_questions(draws: random.Random, most: int) -> Iterator[tuple[Prompt, Sampling]]:
     for prompt in strangers(draws):
         yield (
             prompt,
-            Sampling(
-                max_tokens=draws.randint(1, most),
-                temperature=_STRANGERS_TEMPERATURE,
-                seed=draws.getrandbits(31),
-            ),
+            Sampling(max_tokens=draws.randint(1, most), temperature=_STRANGERS_TEMPERATURE),
         )
