@@ -16,7 +16,7 @@ from headway.simulator.batching import (
     run_unit,
     slot_share,
 )
-from headway.simulator.workload.lengths import empirical, fixed
+from headway.simulator.workload.lengths import empirical
 
 WORKED = [Lengths(1, output) for output in (8, 2, 3, 1, 3, 4, 2, 5)]
 TICKING = PerToken(step=1, token=0, attended=0)
@@ -64,14 +64,11 @@ def test_equal_outputs_gain_the_published_percent_or_two():
 
 
 def test_the_curve_is_of_the_file_and_gains_by_its_spread():
-    wide = [Lengths(*pair) for pair in zip(PROMPTS, OUTPUTS, strict=True)]
-    even = [one._replace(output=256) for one in wide]
     sizes = (1, 8, 32)
     gains = {}
-    for name, requests, law in (("even", even, fixed(256)), ("wide", wide, empirical(OUTPUTS))):
-        points = list(
-            batching_curve(requests, law, CLOCK_1, token_budget=BUDGET, batch_sizes=sizes)
-        )
+    for name, outputs in (("even", UNIFORM), ("wide", OUTPUTS)):
+        lengths = np.array(PROMPTS), np.array(outputs)
+        points = list(batching_curve(*lengths, CLOCK_1, token_budget=BUDGET, batch_sizes=sizes))
         assert [point.batch_size for point in points] == list(sizes)
         gains[name] = np.array([point.gain for point in points])
     assert gains["even"] == pytest.approx([1, 1, 1], abs=0.08)
@@ -80,16 +77,18 @@ def test_the_curve_is_of_the_file_and_gains_by_its_spread():
 
 
 def test_with_steps_that_all_take_the_same_the_gain_is_that_of_the_slots():
-    requests = [Lengths(1, output) for output in OUTPUTS]
+    outputs = np.array(OUTPUTS)
     (point,) = batching_curve(
-        requests, empirical(OUTPUTS), TICKING, token_budget=4096, batch_sizes=(32,)
+        np.ones_like(outputs), outputs, TICKING, token_budget=4096, batch_sizes=(32,)
     )
+    assert point.slot_share == slot_share(empirical(OUTPUTS), 32)
     assert point.gain == pytest.approx(point.slot_gain, rel=0.1)
 
 
-def test_a_size_whose_prompts_fill_the_memory_ends_the_curve(monkeypatch):
-    monkeypatch.setattr("headway.simulator.batching._MOST_PROMPT_TOKENS", 300)
-    points = batching_curve(
-        [Lengths(1, 2)], fixed(2), TICKING, token_budget=64, batch_sizes=(2, 64)
-    )
-    assert [point.batch_size for point in points] == [2]
+def test_the_curve_ends_where_two_batches_are_too_much_work(monkeypatch):
+    monkeypatch.setattr("headway.simulator.batching._MOST_PROMPT_TOKENS", 3000)
+    lengths = np.array([1000]), np.array([2])
+    points = batching_curve(*lengths, TICKING, token_budget=4096, batch_sizes=(1, 64))
+    assert [point.batch_size for point in points] == [1]
+    endless = batching_curve(np.array([1]), np.array([2**24]), TICKING, token_budget=64)
+    assert not list(endless)

@@ -20,12 +20,15 @@ from headway.simulator.simulate import simulate
 from headway.simulator.step_time.base import StepTimeModel
 from headway.simulator.workload.base import ClientRequest, Segment, Traffic
 from headway.simulator.workload.draws import Purpose, Uniforms
-from headway.simulator.workload.lengths import LengthLaw
+from headway.simulator.workload.exact_math import Integers
+from headway.simulator.workload.lengths import LengthLaw, histogram
 
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _BATCHES = 8  # full ones in a row, which the rate is of
+_LEAST_BATCHES = 2
 _LEAST_REQUESTS = 256
-_MOST_PROMPT_TOKENS = 32_000_000  # of the requests of a run, each of which takes a word here
+_MOST_PROMPT_TOKENS = 32_000_000  # of a run
+_MOST_STEPS = 1_000_000  # of a run, each of which takes some 150 bytes
 
 
 class Lengths(NamedTuple):
@@ -55,14 +58,20 @@ class BatchingPoint:
         return 1 / self.slot_share
 
 
+def law_of(lengths: Integers) -> LengthLaw:
+    """Each length as likely as it is frequent."""
+    values, counts = np.unique(lengths, return_counts=True)
+    return histogram(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+
+
 def slot_share(law: LengthLaw, batch_size: int) -> float:
     """The closed form: of the slots of a static batch, the share that makes tokens."""
     return law.mean() / law.expected_max(batch_size)
 
 
 def batching_curve(
-    requests: SequenceOf[Lengths],
-    law: LengthLaw,
+    prompts: Integers,
+    outputs: Integers,
     model: StepTimeModel,
     *,
     token_budget: int,
@@ -71,13 +80,16 @@ def batching_curve(
 ) -> Iterator[BatchingPoint]:
     """A point for each size, from requests drawn of these with equal chances.
 
-    `law` is that of their outputs. A size is left out where the prompts of so many batches would
-    not fit into memory here.
+    `prompts` and `outputs`: tokens of each request, [requests], all at least 1. The curve ends
+    where two full batches would be too much work.
     """
+    law = law_of(outputs)
     for batch_size in batch_sizes:
-        drawn = _drawn(requests, max(_LEAST_REQUESTS, _BATCHES * batch_size), seed)
-        if sum(one.prompt for one in drawn) > _MOST_PROMPT_TOKENS:
+        steps = law.expected_max(batch_size) + batch_size * prompts.mean() / token_budget
+        num_batches = _num_batches(batch_size, float(steps), float(prompts.mean()))
+        if num_batches < _LEAST_BATCHES:
             return
+        drawn = _drawn(prompts, outputs, num_batches * batch_size, seed)
         static = run_unit("request", drawn, batch_size, model, token_budget)
         continuous = run_unit("step", drawn, batch_size, model, token_budget)
         yield BatchingPoint(
@@ -139,10 +151,20 @@ class _Clients:
         )
 
 
-def _drawn(requests: SequenceOf[Lengths], count: int, seed: int) -> list[Lengths]:
-    """With each chance alike, however often; the first ones are the same for every count."""
+def _num_batches(batch_size: int, steps: float, mean_prompt: float) -> int:
+    """Full static batches of a run; `steps`: that one of them takes."""
+    wanted = max(_BATCHES, _LEAST_REQUESTS // batch_size)
+    most = min(_MOST_STEPS / steps, _MOST_PROMPT_TOKENS / (batch_size * mean_prompt))
+    return min(wanted, int(most))
+
+
+def _drawn(prompts: Integers, outputs: Integers, count: int, seed: int) -> list[Lengths]:
+    """Each as likely as another, however often; the first ones are the same for every count."""
     uniforms = Uniforms(seed, 0, Purpose.OUTPUT).take(count)
-    return [requests[index] for index in (uniforms * len(requests)).astype(np.int64).tolist()]
+    rows = (uniforms * len(outputs)).astype(np.int64)
+    return [
+        Lengths(*pair) for pair in zip(prompts[rows].tolist(), outputs[rows].tolist(), strict=True)
+    ]
 
 
 def _rate(result: Result, until_ns: int) -> float:

@@ -271,10 +271,10 @@ def test_garbage_is_counted_by_its_reason_and_the_rest_is_read(tmp_path, name):
     path.write_bytes(compress.get(path.suffix, bytes)(data))
     usage = read_usage(path)
     assert usage.completion_tokens.tolist() == [7]
-    left = {
-        why.split(",")[0]: (lines.first_line, lines.count) for why, lines in usage.left_out.items()
+    counted = {
+        why.split(",")[0]: (left.first_line, left.count) for why, left in usage.left_out.items()
     }
-    assert left == {
+    assert counted == {
         "no JSON object": (2, 4),
         "no usage in it": (4, 3),
         "a count of tokens that is no whole number up to 16": (5, 3),
