@@ -64,16 +64,16 @@ def test_equal_outputs_gain_the_published_percent_or_two():
 
 
 def test_the_curve_is_of_the_file_and_gains_by_its_spread():
-    sizes = (1, 8, 32)
+    sizes = (1, 8)
     gains = {}
     for name, outputs in (("even", UNIFORM), ("wide", OUTPUTS)):
         lengths = np.array(PROMPTS), np.array(outputs)
         points = list(batching_curve(*lengths, CLOCK_1, token_budget=BUDGET, batch_sizes=sizes))
         assert [point.batch_size for point in points] == list(sizes)
         gains[name] = np.array([point.gain for point in points])
-    assert gains["even"] == pytest.approx([1, 1, 1], abs=0.08)
+    assert gains["even"] == pytest.approx([1, 1], abs=0.02)
     assert gains["wide"][0] == pytest.approx(1, abs=0.01)
-    assert min(gains["wide"][1:]) > 1.7
+    assert gains["wide"][1] > 1.7
 
 
 def test_with_steps_that_all_take_the_same_the_gain_is_that_of_the_slots():

@@ -95,8 +95,8 @@ def batching_curve(
         yield BatchingPoint(
             batch_size=batch_size,
             slot_share=slot_share(law, batch_size),
-            static_per_second=_rate(static, int(static.sequences["ended_ns"].max())),
-            continuous_per_second=_rate(continuous, int(continuous.sequences["admitted_ns"].max())),
+            static_per_second=_rate(static, 0, int(static.sequences["ended_ns"].max())),
+            continuous_per_second=_rate(continuous, *_refilled(continuous, batch_size)),
         )
 
 
@@ -167,7 +167,14 @@ def _drawn(prompts: Integers, outputs: Integers, count: int, seed: int) -> list[
     ]
 
 
-def _rate(result: Result, until_ns: int) -> float:
-    """Output tokens per second up to a time, while every batch is still refilled."""
-    rows = result.steps["end_ns"] <= until_ns
-    return float(result.steps["num_samples"][rows].sum() / (until_ns / 1e9))
+def _refilled(result: Result, batch_size: int) -> tuple[int, int]:
+    """From when the first batch is full until when nobody is left to fill it up."""
+    admitted = np.sort(result.sequences["admitted_ns"])
+    return int(admitted[batch_size - 1]), int(admitted[-1])
+
+
+def _rate(result: Result, begin_ns: int, end_ns: int) -> float:
+    """Output tokens per second of the steps between two times."""
+    ends = result.steps["end_ns"]
+    rows = (ends > begin_ns) & (ends <= end_ns)
+    return float(result.steps["num_samples"][rows].sum() / ((end_ns - begin_ns) / 1e9))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BLUE, _ORANGE, _GREEN, _RED = "#2f6db2", "#e08a1e", "#4a9e5c", "#c8322b"
-_LINE_COLOURS = (_BLUE, _ORANGE, _GREEN, _RED)
+LINE_COLOURS = (_BLUE, _ORANGE, _GREEN, _RED)
 _LIGHT = "#e7eaee"
 _LANE_COLOURS = {  # later ones lie above
     "waiting": _LIGHT,
@@ -62,7 +62,7 @@ def plot_latency(points: SequenceOf[Point], path: str | Path) -> None:
     Points that differ in the first swept setting only are joined. Raises NoPlotsError.
     """
     names = " and ".join(points[0].values)
-    with _figure(path, 1, 2, (11, 4.8)) as (figure, axes):
+    with drawing(path, 1, 2, (11, 4.8)) as (figure, axes):
         figure.suptitle(f"Throughput against latency, by {names}", x=0.01, ha="left")
         ttft, itl = axes[0]
         _draw_latency(ttft, points, "time to first token", lambda s: (s.ttft_s.p50, s.ttft_s.p99))
@@ -75,7 +75,7 @@ def plot_batch(result: Result, path: str | Path) -> None:
     if not len(result.steps["end_ns"]):
         raise NoPlotsError("a run without a step has no picture")
     times, firsts = _stretches(result)
-    with _figure(path, 2, 1, (11, 5.8), sharex=True) as (_, axes):
+    with drawing(path, 2, 1, (11, 5.8), sharex=True) as (_, axes):
         upper, lower = axes[0][0], axes[1][0]
         upper.set_title("Batch over time", loc="left")
         _draw_batch(upper, result, times, firsts)
@@ -96,7 +96,7 @@ def plot_lanes(result: Result, log: LaneLog, path: str | Path) -> None:
     num_lanes = 1 + max(span.lane for span in spans)
     num_left_out = len(result.sequences["ended_ns"]) - num_lanes
     more = f", the first of {num_lanes + num_left_out:,}" if num_left_out > 0 else ""
-    with _figure(path, 1, 1, (11, min(12.0, 1.6 + 0.11 * num_lanes))) as (_, axes):
+    with drawing(path, 1, 1, (11, min(12.0, 1.6 + 0.11 * num_lanes))) as (_, axes):
         axes[0][0].set_title(
             f"{num_lanes:,} requests over {log.num_steps:,} steps{more}", loc="left"
         )
@@ -158,8 +158,8 @@ def _lines(points: SequenceOf[Point]) -> dict[str, list[Point]]:
 
 
 def _line_colour(place: int, count: int) -> Any:
-    if count <= len(_LINE_COLOURS):
-        return _LINE_COLOURS[place]
+    if count <= len(LINE_COLOURS):
+        return LINE_COLOURS[place]
     from matplotlib import colormaps
 
     return colormaps["viridis"](0.9 * place / (count - 1))
@@ -299,7 +299,7 @@ def _box(lane: int, start: float, end: float) -> list[tuple[float, float]]:
 
 
 @contextmanager
-def _figure(
+def drawing(
     path: str | Path,
     num_rows: int,
     num_columns: int,

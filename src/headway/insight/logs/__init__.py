@@ -1,0 +1,1 @@
+"""Logs of servers: the lines in which they tell their state, as readings over time."""
