@@ -10,7 +10,7 @@ from tests.insight.readings import LABELS, new_metrics
 
 COLUMNS = ("block_size", "num_gpu_blocks", "cache_dtype", "enable_prefix_caching")
 COLUMNS += ("gpu_memory_utilization", "kv_cache_size_tokens", "kv_cache_max_concurrency")
-COLUMNS += ("kv_policy",)
+COLUMNS += ("kv_policy", "max_num_seqs", "max_num_batched_tokens", "max_model_len")
 
 
 def exposed() -> dict[str, tuple[str, frozenset[str]]]:

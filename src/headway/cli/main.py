@@ -17,6 +17,7 @@ usage: headway COMMAND [MODEL] [flags]
   sweep      simulate for each value of a flag
   replay     decide a recording again, as it was or under other flags
   bench      put a load on any OpenAI-compatible server and measure it
+  doctor     which wall binds a running server or a recording, and what to change
   calibrate  measure how long this machine's steps take, for the simulator
   verify     whether a server's answers depend on who asks at the same time
   collect-env  versions, processor, memory: what a report of a fault should say
@@ -61,6 +62,12 @@ def _bench(argv: Sequence[str]) -> int:
     return main(argv)
 
 
+def _doctor(argv: Sequence[str]) -> int:
+    from headway.cli.doctor import main
+
+    return main(argv)
+
+
 def _calibrate(argv: Sequence[str]) -> int:
     from headway.cli.calibrate import main
 
@@ -86,6 +93,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "sweep": _sweep,
     "replay": _replay,
     "bench": _bench,
+    "doctor": _doctor,
     "calibrate": _calibrate,
     "verify": _verify,
     "collect-env": _collect_env,

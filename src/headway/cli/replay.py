@@ -10,12 +10,9 @@ from headway.cli.own_flags import split_repeated
 from headway.flags import FlagError
 
 if TYPE_CHECKING:
-    from headway.core.config import SchedulerConfig
     from headway.drive.recording import Recording
     from headway.replay.traffic import RecordedTraffic
-    from headway.simulator.config import Setup
     from headway.simulator.result import Result
-    from headway.simulator.step_time.base import StepTimeModel
 
 _SWITCHES = ("--what-if",)
 _ABOUT = """\
@@ -106,18 +103,19 @@ def _exactly(recordings: Sequence[Recording], json_target: str | None) -> int:
 
 def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str, str]) -> int:
     from headway.cli.readouts import print_side_by_side, settings_of, write_json
+    from headway.cli.what_if import fitted_model, recorded_setup, recorded_traffic
     from headway.replay.measured import replay_and_measure
     from headway.simulator.binding import Binding
 
     replayed, measured = replay_and_measure(recording)
     if replayed.difference:
         raise ValueError(f"these decisions are not this scheduler's: {replayed.difference}")
-    model, about = _model(recording, own.get("--step-time"))
-    traffic = _traffic(recording, settings)
+    model, about = fitted_model(recording, own.get("--step-time"))
+    traffic = recorded_traffic(recording, settings)
     notes = _notes(traffic)
-    setups = {"same settings": _setup(recording, {}, model, traffic)}
+    setups = {"same settings": recorded_setup(recording, {}, model, traffic)}
     if settings:
-        setups["with the changes"] = _setup(recording, settings, model, traffic)
+        setups["with the changes"] = recorded_setup(recording, settings, model, traffic)
     results: dict[str, Result] = {"as recorded": measured}
     results |= {name: setup.run() for name, setup in setups.items()}
     for name in setups:
@@ -160,87 +158,3 @@ def _notes(traffic: RecordedTraffic) -> list[str]:
     if traffic.num_left_out:
         notes.append(f"{traffic.num_left_out} requests are left out: their ids were in use.")
     return notes
-
-
-def _model(recording: Recording, path: str | None) -> tuple[StepTimeModel, str]:
-    """The step times, and a line about them."""
-    from headway.simulator.step_time.files import read_model
-    from headway.simulator.step_time.fitted import fit
-    from headway.simulator.step_time.observations import observe
-
-    if path is not None:
-        return read_model(path), f"step times from {path}"
-    try:
-        model = fit(observe([recording]))
-    except ValueError as error:
-        raise FlagError(f"{error}, or give --step-time") from None
-    errors = model.errors
-    return model, (
-        f"step times fitted to {errors.num_fitted:,} steps of this recording; on "
-        f"{errors.num_held_out:,} others the error is {errors.median:.1%} in the median, "
-        f"{errors.total:+.1%} in total"
-    )
-
-
-def _config(recording: Recording, settings: Mapping[str, Any]) -> SchedulerConfig:
-    from headway.cli.simulation import in_flags
-    from headway.replay.requests import recorded_config
-    from headway.simulator.config import SCHEDULER_SETTINGS, changed_config
-
-    asked = {name: value for name, value in settings.items() if name in SCHEDULER_SETTINGS}
-    config = recorded_config(recording.header)
-    try:
-        return changed_config(config, asked)
-    except ValueError as error:
-        raise FlagError(in_flags(str(error))) from None
-
-
-def _traffic(recording: Recording, settings: Mapping[str, Any]) -> RecordedTraffic:
-    from headway.replay.traffic import RecordedTraffic
-
-    block_size = _config(recording, settings).block_size
-    return RecordedTraffic(recording.header, recording.entries, block_size=block_size)
-
-
-def _setup(
-    recording: Recording,
-    settings: Mapping[str, Any],
-    model: StepTimeModel,
-    traffic: RecordedTraffic,
-) -> Setup:
-    from headway.simulator.config import Setup
-
-    config = _config(recording, settings)
-    return Setup(
-        config=config,
-        num_blocks=_num_blocks(recording, settings, config.block_size),
-        model=model,
-        workload=traffic,
-        facts={"model": recording.header.model},
-    )
-
-
-def _num_blocks(recording: Recording, settings: Mapping[str, Any], block_size: int) -> int:
-    """As many as asked for, or as fill the recorded pool."""
-    header = recording.header
-    num_blocks = settings.get("num_gpu_blocks_override")
-    pool_bytes = settings.get("kv_cache_memory_bytes")
-    if num_blocks is not None and pool_bytes is not None:
-        raise FlagError(
-            "--num-gpu-blocks-override and --kv-cache-memory-bytes both size the KV cache: give one"
-        )
-    if num_blocks is None and pool_bytes is not None:
-        per_token = header.model.get("kv_bytes_per_token")
-        if not isinstance(per_token, int) or per_token < 1:
-            raise FlagError(
-                "the recording does not say how many bytes a token takes: give "
-                "--num-gpu-blocks-override"
-            )
-        num_blocks = pool_bytes // (per_token * block_size)
-    elif num_blocks is None:
-        recorded_size = header.scheduler["block_size"]
-        assert isinstance(recorded_size, int)
-        num_blocks = header.num_blocks * recorded_size // block_size
-    if num_blocks < 1:
-        raise FlagError("a KV cache of less than one block serves nobody")
-    return num_blocks

@@ -94,6 +94,9 @@ def _cache_config(facts: EngineFacts) -> dict[str, object]:
         "kv_cache_size_tokens": num_tokens,
         "kv_cache_max_concurrency": round(num_tokens / facts.max_model_len, 2),
         "kv_policy": facts.kv_policy,
+        "max_num_seqs": facts.max_num_seqs,
+        "max_num_batched_tokens": facts.max_num_batched_tokens,
+        "max_model_len": facts.max_model_len,
     }
 
 

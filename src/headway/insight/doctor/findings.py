@@ -33,6 +33,8 @@ class Wall(StrEnum):
     DECODE = "decode bandwidth"
     ADAPTERS = "adapter slots"
     TENANT = "a tenant's share"
+    GRAMMARS = "grammars"
+    STATIC_BATCH = "the end of the static batch"
     CLIENT = "the client side"
     NOTHING = "nothing"
     STUCK = "a stuck engine"

@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from headway.insight.doctor.findings import Finding
+from headway.insight.doctor.findings import Change, Finding, Wall
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Reading:
     num_deferred: float | None = None  # of the waiting, barred by something of their own
     kv_usage: float | None = None  # 0 to 1, of all blocks, those that running sequences hold
     num_resident_tokens: float | None = None
+    num_reserved_tokens: float | None = None  # by a server that sets max_tokens aside
     num_backlog_tokens: float | None = None
     is_healthy: bool | None = None
     num_engines: int | None = None
@@ -75,6 +77,7 @@ class Reading:
     max_num_batched_tokens: int | None = None
     max_model_len: int | None = None
     num_kv_tokens: int | None = None  # that the KV cache holds
+    reserves: bool | None = None  # whether max_tokens is set aside at admission
     max_loras: int | None = None
     adapters_running: tuple[str, ...] | None = None
     adapters_waiting: tuple[str, ...] | None = None
@@ -86,6 +89,8 @@ class Reading:
     num_recomputed_tokens: float | None = None  # after preemptions
     num_steps: float | None = None
     busy_s: float | None = None  # time within steps, summed over engines
+    prefill_busy_s: float | None = None  # of it, where the server tells the two apart
+    decode_busy_s: float | None = None
     ended: Mapping[str, float] | None = None  # sequences by finish reason: stop, length, …
     ended_by_model: Mapping[str, Mapping[str, float]] | None = None
     num_refused: float | None = None
@@ -102,6 +107,14 @@ class Reading:
     step_tokens: Distribution | None = None
 
 
+class Tries(Protocol):
+    """Tries changes on the very traffic that was seen; see trials.py."""
+
+    def changes_for(self, wall: Wall) -> tuple[Change, ...]: ...
+
+    def inert(self) -> tuple[str, ...]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """All that a source tells. `server`: whose it is (headway, vllm, sglang, tgi, llama.cpp)."""
@@ -110,4 +123,5 @@ class Observation:
     server: str | None = None
     readings: tuple[Reading, ...] = ()
     findings: tuple[Finding, ...] = ()
+    trials: Tries | None = None
     notes: tuple[str, ...] = ()  # what to know of the source: left out, garbled, cut off

@@ -1,0 +1,201 @@
+"""Where the doctor's observations come from: a running server, saved pages, a recording."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING
+
+from headway.flags import FlagError
+
+if TYPE_CHECKING:
+    from headway.cli.doctor import Asked
+    from headway.insight.doctor.page import Page
+    from headway.insight.doctor.readings import Observation
+
+_INTERVAL_S = 10.0
+_SAMPLES = 11  # of an interval, its two ends among them
+_ANSWER_S = 10.0  # for one page
+_LINES_LOOKED_AT = 200
+
+
+def observations(asked: Asked) -> Iterator[Observation]:
+    """One, or as many as `--watch` asks for. Raises ValueError with a sentence."""
+    if asked.sources[0].startswith(("http://", "https://")):
+        if len(asked.sources) > 1:
+            raise FlagError("one address at a time: start a doctor for each server")
+        for _ in range(asked.count):
+            yield _told(_watched(asked), asked)
+        return
+    yield _told(_of_files(asked), asked)
+
+
+def _told(observation: Observation, asked: Asked) -> Observation:
+    """With what the user knows of the server's settings in place of what it does not tell."""
+    known = {
+        name: value
+        for name in ("max_num_seqs", "max_num_batched_tokens")
+        if (value := getattr(asked, name)) is not None
+    }
+    readings = tuple(dataclasses.replace(r, **known) for r in observation.readings)
+    return dataclasses.replace(observation, readings=readings)
+
+
+# ---- A running server ----
+
+
+def _watched(asked: Asked) -> Observation:
+    from headway.insight.doctor.page import read_page
+    from headway.insight.doctor.pages import observe_pages
+
+    url = metrics_url(asked.sources[0])
+    interval_s = asked.interval_s or _INTERVAL_S
+    begin, pages, silences = time.monotonic(), [], []
+    for number in range(_SAMPLES):
+        due = begin + interval_s * number / (_SAMPLES - 1)
+        time.sleep(max(0.0, due - time.monotonic()))
+        try:
+            pages.append((read_page(fetch(url, asked.api_key)), time.time()))
+        except ValueError as error:
+            if not pages:
+                raise
+            silences.append(str(error))
+    span_s = pages[-1][1] - pages[0][1]
+    source = f"{url}, {len(pages)} samples in {span_s:.1f} s"
+    return _with_silences(observe_pages(pages, source), silences)
+
+
+def _with_silences(observation: Observation, silences: Sequence[str]) -> Observation:
+    from headway.insight.doctor.findings import Finding, Severity
+
+    if not silences:
+        return observation
+    finding = Finding(
+        kind="no-answer",
+        severity=Severity.CRITICAL,
+        title="The server stopped answering while it was watched.",
+        evidence=(f"{len(silences)} of {_SAMPLES} samples failed: {silences[-1]}",),
+    )
+    return dataclasses.replace(observation, findings=(*observation.findings, finding))
+
+
+def metrics_url(address: str) -> str:
+    """The page behind an address; raises ValueError for what is none."""
+    import httpx
+
+    try:
+        url = httpx.URL(address)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise ValueError(f"{address!r} is no address: {error}") from None
+    if not url.host:
+        raise ValueError(f"{address!r} names no host: give http://host:port")
+    path = url.path.rstrip("/").removesuffix("/v1")
+    if not path.endswith("/metrics"):
+        path += "/metrics"
+    return str(url.copy_with(path=path))
+
+
+def fetch(url: str, api_key: str | None) -> str:
+    """A page, bounded in size and time. Raises ValueError with a sentence."""
+    import httpx
+
+    from headway.insight.doctor.page import MAX_BYTES
+
+    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+    content = bytearray()
+    deadline = time.monotonic() + _ANSWER_S
+    try:
+        with httpx.stream("GET", url, headers=headers, timeout=_ANSWER_S) as answer:
+            _check_status(url, answer.status_code)
+            for part in answer.iter_bytes():
+                content += part
+                if len(content) > MAX_BYTES:
+                    raise ValueError(f"{url}: the page is larger than {MAX_BYTES >> 20} MiB")
+                if time.monotonic() > deadline:
+                    raise ValueError(f"{url}: the page did not end within {_ANSWER_S:.0f} s")
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"no answer from {url}: {reason}") from None
+    return content.decode(errors="replace")
+
+
+def _check_status(url: str, status: int) -> None:
+    if status in (401, 403):
+        raise ValueError(f"{url} asks for a key (status {status}): give --api-key")
+    if status == 404:
+        raise ValueError(
+            f"{url} is not there (status 404): give the server's own address; SGLang shows metrics "
+            f"with --enable-metrics, llama.cpp with --metrics"
+        )
+    if status != 200:
+        raise ValueError(f"{url} answers with status {status} instead of a page of metrics")
+
+
+# ---- Files ----
+
+
+def _of_files(asked: Asked) -> Observation:
+    for path in asked.sources:
+        if not os.path.exists(path):
+            raise ValueError(
+                f"{path} is neither a file nor an address: an address begins with http://"
+            )
+        if os.path.isdir(path):
+            raise ValueError(f"{path} is a directory: give a file")
+    kinds = [_kind_of(path) for path in asked.sources]
+    if kinds[0] == "recording":
+        if len(kinds) > 1:
+            raise FlagError("one recording at a time")
+        from headway.cli.doctor_recording import observe_recording
+
+        return observe_recording(asked.sources[0], asked.recording)
+    return _of_pages(asked)
+
+
+def _kind_of(path: str) -> str:
+    from headway.replay.files import read_lines
+
+    try:
+        for line in islice(read_lines(path), _LINES_LOOKED_AT):
+            if line.startswith('{"kind":"header"'):
+                return "recording"
+            if line.strip():
+                return "page"
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    raise ValueError(f"{path} is empty")
+
+
+def _of_pages(asked: Asked) -> Observation:
+    from headway.insight.doctor.pages import observe_pages
+
+    pages = [(_read(path), os.path.getmtime(path)) for path in asked.sources]
+    if asked.interval_s is not None:
+        pages = [(page, asked.interval_s * number) for number, (page, _) in enumerate(pages)]
+    for (_, before), (_, after) in pairwise(pages):
+        if after <= before:
+            raise FlagError(
+                "the files' times do not rise: give the pages oldest first, or --interval with the "
+                "seconds between two"
+            )
+    named = ", ".join(asked.sources)
+    return observe_pages(pages, named if len(pages) > 1 else f"{named}, one moment")
+
+
+def _read(path: str) -> Page:
+    from headway.insight.doctor.page import MAX_BYTES, read_page
+    from headway.replay.files import read_lines
+
+    lines, size = [], 0
+    try:
+        for line in read_lines(path):
+            lines.append(line)
+            size += len(line) + 1
+            if size > MAX_BYTES:
+                raise ValueError(f"larger than {MAX_BYTES >> 20} MiB, which no page of metrics is")
+        return read_page("\n".join(lines))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -1,0 +1,284 @@
+"""What else is wrong, whichever wall binds: one function for each kind of trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from headway.insight.doctor.course import Course
+from headway.insight.doctor.findings import Change, Confidence, Finding, Severity
+
+_ENOUGH = 20  # requests, to speak of shares
+_LEAST_STALL_S = 0.2
+_CUT_SHORT = 32  # tokens: outputs that end at fewer are cut on purpose
+
+
+def findings_of(course: Course) -> tuple[Finding, ...]:
+    """Worst first; of equal ones in the order of `_AILMENTS`."""
+    found = [finding for ailment in _AILMENTS for finding in ailment(course)]
+    return tuple(sorted(found, key=lambda finding: -finding.severity))
+
+
+def _preemption_thrash(course: Course) -> Iterator[Finding]:
+    watched = course.watched
+    if watched is None or not watched.num_preemptions:
+        return
+    evidence = [f"{watched.num_preemptions:,.0f} preemptions in {course.watched_s:.0f} s"]
+    is_heavy = bool(course.num_ended) and watched.num_preemptions >= (course.num_ended or 0)
+    again, prompt = watched.num_recomputed_tokens, watched.num_prompt_tokens
+    if again is not None and prompt is not None:
+        computed = prompt - (watched.num_cached_tokens or 0.0) + again
+        share = again / computed if computed > 0 else 0.0
+        is_heavy = is_heavy or share >= 0.2
+        evidence.append(
+            f"{again:,.0f} tokens computed again: {share:.0%} of the prompt tokens computed"
+        )
+    if course.num_ended is not None:
+        evidence.append(f"{course.num_ended:,.0f} requests ended meanwhile")
+    yield Finding(
+        kind="preemption-thrash",
+        severity=Severity.CRITICAL if is_heavy else Severity.WARNING,
+        title="Requests are evicted and computed again: more are admitted than memory carries.",
+        evidence=tuple(evidence),
+    )
+
+
+def _decode_stalls(course: Course) -> Iterator[Finding]:
+    gaps = course.watched.itl_s if course.watched else None
+    if gaps is None or gaps.count < _ENOUGH or course.server == "tgi":  # TGI: means of requests
+        return
+    middle, high = gaps.quantile(0.5), gaps.quantile(0.99)
+    if middle is None or high is None or high < max(_LEAST_STALL_S, 5 * middle):
+        return
+    yield Finding(
+        kind="decode-stalls",
+        severity=Severity.WARNING,
+        title="Tokens stop coming now and then: prompts of others share their steps.",
+        evidence=(
+            f"between two tokens: {middle * 1e3:,.0f} ms in the median, {high * 1e3:,.0f} ms in "
+            f"the 99th percentile ({high / max(middle, 1e-9):.0f} times)",
+        ),
+        changes=_against_stalls(course),
+        confidence=Confidence.MEDIUM,
+    )
+
+
+def _against_stalls(course: Course) -> tuple[Change, ...]:
+    budget = course.state.max_num_batched_tokens
+    if course.server == "headway":
+        return (Change(what="--target-itl-ms", after="the longest gap that is all right"),)
+    if course.server == "vllm":
+        before = f"{budget:,}" if budget else None
+        after = f"{budget // 2:,}" if budget else "half of it"
+        return (Change(what="--max-num-batched-tokens", before=before, after=after),)
+    return (Change(what="chunks of prompts", after="smaller ones"),)
+
+
+def _queueing_collapse(course: Course) -> Iterator[Finding]:
+    waiting = course.waiting
+    if len(waiting) < 2 or not course.watched_s:
+        return
+    half = len(waiting) // 2
+    early, late = sum(waiting[:half]) / half, sum(waiting[-half:]) / half
+    grown = waiting[-1] - waiting[0]
+    if grown < max(5.0, 0.2 * waiting[-1]) or late < 1.2 * early:
+        return
+    evidence = [
+        f"{waiting[0]:,.0f} waited at first, {waiting[-1]:,.0f} {course.watched_s:.0f} s later"
+    ]
+    if course.num_ended is not None:
+        running = course.running
+        arrived = course.num_ended + grown + (running[-1] - running[0] if running else 0.0)
+        evidence.append(
+            f"{arrived / course.watched_s:,.2f} requests/s come, "
+            f"{course.num_ended / course.watched_s:,.2f} requests/s are served"
+        )
+    yield Finding(
+        kind="queueing-collapse",
+        severity=Severity.CRITICAL,
+        title="The queue grows: more comes than is served, and waiting grows without end.",
+        evidence=tuple(evidence),
+        changes=_brakes(course),
+        confidence=Confidence.HIGH if course.watched_s >= 60 else Confidence.MEDIUM,
+    )
+
+
+def _brakes(course: Course) -> tuple[Change, ...]:
+    if course.server in ("headway", "vllm"):
+        served = course.num_ended / course.watched_s if course.num_ended else 0.0
+        after = f"{max(1, round(10 * served)):,}" if served else "what is served in 10 s"
+        return (
+            Change(
+                what="--max-num-queued-reqs",
+                after=after,
+                gain="nobody who is served waits longer than about 10 s",
+                basis=f"{served:.2f} requests/s are served" if served else "",
+            ),
+        )
+    return (Change(what="rate limits or replicas", after="more of them"),)
+
+
+def _held_slots(course: Course) -> Iterator[Finding]:
+    """Few run, many wait, tokens flow and nobody ends."""
+    watched, running = course.watched, course.state.num_running or 0.0
+    if watched is None or not course.is_queueing or course.num_ended != 0:
+        return
+    if not watched.num_output_tokens or running > 8:
+        return
+    usual_s = course.life.e2e_s.mean if course.life and course.life.e2e_s else None
+    if course.watched_s < (2 * usual_s if usual_s else 60):
+        return
+    evidence = [
+        f"{running:.0f} ran and {course.state.num_waiting or 0:.0f} waited for "
+        f"{course.watched_s:.0f} s, and no request ended",
+        f"{watched.num_output_tokens / course.watched_s:,.1f} output tokens/s all the while",
+    ]
+    if usual_s:
+        evidence.append(f"until then a request took {usual_s:,.1f} s on average")
+    yield Finding(
+        kind="slots-held",
+        severity=Severity.CRITICAL,
+        title="Whoever runs does not end, and everybody else waits behind it.",
+        evidence=tuple(evidence),
+        changes=_against_endless(course),
+        confidence=Confidence.MEDIUM,
+    )
+
+
+def _against_endless(course: Course) -> tuple[Change, ...]:
+    if course.server == "headway":
+        return (Change(what="--max-request-seconds", after="the longest that a request may run"),)
+    return (Change(what="max_tokens of clients", after="a limit that the server enforces"),)
+
+
+def _endings(course: Course) -> Iterator[Finding]:
+    """Models whose outputs end at max_tokens more often than they used to, or always."""
+    now = (course.watched.ended_by_model if course.watched else None) or {}
+    before = (course.life.ended_by_model if course.life else None) or {}
+    for model in dict.fromkeys((*now, *before)):
+        tally, usual = now.get(model, {}), before.get(model, {})
+        if sum(tally.values()) < _ENOUGH:
+            tally, usual = usual, {}
+        if finding := _ending(course, model, tally, usual):
+            yield finding
+
+
+def _ending(
+    course: Course, model: str, tally: Mapping[str, float], usual: Mapping[str, float]
+) -> Finding | None:
+    count, base = sum(tally.values()), sum(usual.values())
+    if count < _ENOUGH:
+        return None
+    share = tally.get("length", 0.0) / count
+    usual_share = usual.get("length", 0.0) / base if base >= _ENOUGH else None
+    evidence = [
+        f"{tally.get('length', 0.0):,.0f} of {count:,.0f} outputs ended at their max_tokens"
+    ]
+    if usual_share is not None:
+        evidence.append(f"before that it was {usual_share:.0%} of {base:,.0f}")
+    lengths = (course.watched or course.life or course.state).output_tokens
+    length = lengths.mean if lengths and lengths.mean else None
+    if length is not None:
+        evidence.append(f"outputs are {length:,.0f} tokens long on average")
+    never = share >= 0.98
+    more = usual_share is not None and share >= max(2 * usual_share, usual_share + 0.2)
+    if not (never or more or (usual_share is None and share >= 0.5)):
+        return None
+    on_purpose = length is not None and length <= _CUT_SHORT
+    return Finding(
+        kind="stop-never-fires" if never else "runaway-generations",
+        severity=Severity.HEALTHY if on_purpose else Severity.WARNING,
+        title=(
+            "No output ends by itself: the model's stop token is not among those looked for, or "
+            "clients ask for that."
+            if never
+            else "Outputs run up to max_tokens more often than they should."
+        ),
+        evidence=tuple(evidence),
+        changes=(Change(what="stop token ids", after="those of the model's chat template"),),
+        confidence=Confidence.MEDIUM if more or never else Confidence.LOW,
+        subject=model or None,
+    )
+
+
+def _adapter_churn(course: Course) -> Iterator[Finding]:
+    known = [r for r in course.moments if r.adapters_running is not None]
+    sets = [frozenset(r.adapters_running or ()) for r in known]
+    num_changes = sum(a != b for a, b in pairwise(sets))
+    waiting = sum(
+        bool(set(r.adapters_waiting or ()) - set(r.adapters_running or ())) for r in known
+    )
+    if len(known) < 3 or num_changes < 2 or waiting * 2 < len(known):
+        return
+    names = sorted(frozenset().union(*sets))
+    loras = course.state.max_loras
+    yield Finding(
+        kind="adapter-churn",
+        severity=Severity.WARNING,
+        title="Adapters take turns: requests wait until theirs is loaded again.",
+        evidence=(
+            f"the adapters at work changed {num_changes} times in {len(known)} samples",
+            f"adapters waited in {waiting} of {len(known)} samples",
+            f"seen at work: {', '.join(names[:8])}",
+        ),
+        changes=(
+            Change(
+                what="--max-loras",
+                before=str(loras) if loras else None,
+                after=str(max(len(names), (loras or 0) + 1)),
+            ),
+        ),
+    )
+
+
+def _declared_above_use(course: Course) -> Iterator[Finding]:
+    reading = course.watched or course.life
+    if reading is None or reading.max_tokens is None or reading.output_tokens is None:
+        return
+    declared, used = reading.max_tokens, reading.output_tokens
+    if min(declared.count, used.count) < _ENOUGH or not used.mean or not declared.mean:
+        return
+    times = declared.mean / used.mean
+    if times < 8:
+        return
+    reserves = course.state.reserves
+    high = used.quantile(0.99)
+    yield Finding(
+        kind="max-tokens-above-use",
+        severity=Severity.WARNING if reserves else Severity.HEALTHY,
+        title=(
+            "Clients declare far more than they use, and memory is set aside for it."
+            if reserves
+            else "Clients declare far more than they use; it costs nothing while memory is taken "
+            "as needed."
+        ),
+        evidence=(
+            f"max_tokens {declared.mean:,.0f} on average, used {used.mean:,.0f}: {times:.0f} times",
+        ),
+        changes=(
+            Change(
+                what="max_tokens of clients",
+                before=f"{declared.mean:,.0f}",
+                after=f"{high or used.mean:,.0f}, the 99th percentile of what is used",
+            ),
+        ),
+    )
+
+
+def _refusals(course: Course) -> Iterator[Finding]:
+    watched = course.watched
+    if watched is None or not watched.num_refused:
+        return
+    served = course.num_ended or 0.0
+    yield Finding(
+        kind="refusals",
+        severity=Severity.WARNING,
+        title="Requests are refused at the door.",
+        evidence=(f"{watched.num_refused:,.0f} refused while {served:,.0f} ended",),
+    )
+
+
+_AILMENTS = (
+    *(_queueing_collapse, _preemption_thrash, _held_slots, _decode_stalls, _endings),
+    *(_adapter_churn, _declared_above_use, _refusals),
+)

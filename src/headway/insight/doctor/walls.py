@@ -1,0 +1,297 @@
+"""Which wall binds: the first rule that has something to say.
+
+Whoever says himself what is lacking (Headway, llama.cpp) is believed; others are read as the field
+reads them: slots, memory and prompts each leave their own trace in the states and counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headway.core.step import Blocker
+from headway.insight.doctor.course import Course
+from headway.insight.doctor.findings import Confidence, Severity, Wall
+
+_WALL_OF = {
+    Blocker.SLOTS: Wall.SLOTS,
+    Blocker.BLOCKS: Wall.KV_MEMORY,
+    Blocker.EVICTION: Wall.KV_MEMORY,
+    Blocker.BUDGET: Wall.PREFILL,
+    Blocker.PREFILL: Wall.PREFILL,
+    Blocker.ADAPTER: Wall.ADAPTERS,
+    Blocker.GRAMMAR: Wall.GRAMMARS,
+    Blocker.TENANT: Wall.TENANT,
+    Blocker.STATIC_BATCH: Wall.STATIC_BATCH,
+}
+_FULL = 0.9  # of the KV cache
+_BUSY, _IDLE = 0.9, 0.5  # of the time
+_LEAST_STUCK_S = 5.0
+_USUAL_CAPS = frozenset({1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 512, 1024})
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`because`: a clause that goes behind the wall's name."""
+
+    wall: Wall
+    confidence: Confidence
+    because: str
+    severity: Severity = Severity.HEALTHY
+
+
+def wall_of(course: Course) -> Verdict:
+    """The first answer of the rules, in their order."""
+    for rule in _RULES:
+        if verdict := rule(course):
+            return verdict
+    return _is_unknown("requests wait, and neither slots nor memory nor prompts explain it")
+
+
+# ---- Nothing to go by, and nothing that moves ----
+
+
+def _no_state(course: Course) -> Verdict | None:
+    if course.moments:
+        return None
+    return _is_unknown("the source says neither how many requests run nor how many wait")
+
+
+def _stuck(course: Course) -> Verdict | None:
+    if course.moments[-1].is_healthy is False:
+        return Verdict(
+            Wall.STUCK,
+            Confidence.HIGH,
+            "the server itself says it is not healthy",
+            Severity.CRITICAL,
+        )
+    watched = course.watched
+    if watched is None or not course.has_work_throughout or course.watched_s < _LEAST_STUCK_S:
+        return None
+    nobody_runs = not any(course.running)
+    moved = (watched.num_steps, watched.num_output_tokens, watched.num_prompt_tokens)
+    known = [count for count in moved if count is not None]
+    if not known or any(known):
+        return None
+    if watched.num_steps is None and not nobody_runs and not _counts_at_once(course):
+        return None  # tokens are counted when a request ends
+    is_sure = nobody_runs or course.watched_s >= 6 * _LEAST_STUCK_S
+    return Verdict(
+        Wall.STUCK,
+        Confidence.HIGH if is_sure else Confidence.MEDIUM,
+        f"there is work, and no token was computed in {course.watched_s:.0f} s",
+        Severity.CRITICAL,
+    )
+
+
+def _counts_at_once(course: Course) -> bool:
+    return course.server not in ("sglang", "tgi", "llama.cpp")
+
+
+# ---- Somebody waits ----
+
+
+def _said_so(course: Course) -> Verdict | None:
+    """The server names what each of the waiting lacks."""
+    waiting_for = course.state.waiting_for
+    if not course.is_queueing or not waiting_for or not sum(waiting_for.values()):
+        return None
+    amounts: dict[Wall, float] = {}
+    for word, amount in waiting_for.items():
+        wall = _WALL_OF[Blocker(word)] if word in _BLOCKER_WORDS else Wall.UNKNOWN
+        amounts[wall] = amounts.get(wall, 0.0) + amount
+    wall, amount = max(amounts.items(), key=lambda item: item[1])
+    share = amount / sum(amounts.values())
+    is_clear = share >= 0.6 and course.is_series
+    return Verdict(
+        wall,
+        Confidence.HIGH if is_clear else Confidence.MEDIUM,
+        f"{share:.0%} of those who wait wait for it, as the server says",
+        Severity.WARNING,
+    )
+
+
+_BLOCKER_WORDS = frozenset(blocker.value for blocker in Blocker)
+
+
+def _barred(course: Course) -> Verdict | None:
+    """Some wait for something of their own, while there is room."""
+    state = course.state
+    if not course.is_queueing:
+        return None
+    running, waiting = (
+        set(names or ()) for names in (state.adapters_running, state.adapters_waiting)
+    )
+    is_full = state.max_loras is not None and len(running) >= state.max_loras
+    if is_full and waiting - running:
+        named = ", ".join(sorted(waiting - running)[:4])
+        because = f"all {state.max_loras} are taken while {named} wait for one"
+        return Verdict(Wall.ADAPTERS, Confidence.HIGH, because, Severity.WARNING)
+    if (state.num_deferred or 0.0) < 0.5 * (state.num_waiting or 0.0):
+        return None
+    if course.server == "sglang":
+        because = "most of those who wait wait for theirs to be compiled"
+        return Verdict(Wall.GRAMMARS, Confidence.MEDIUM, because, Severity.WARNING)
+    return _is_unknown("most of those who wait are deferred by something of their own")
+
+
+def _memory(course: Course) -> Verdict | None:
+    usage = course.state.kv_usage
+    preempting = course.num_preempted > 0
+    if not preempting and not course.is_queueing:
+        return None
+    if preempting:
+        because = f"{course.num_preempted:.0f} preemptions in {course.watched_s:.0f} s"
+        is_full = usage is not None and usage >= 0.8
+        sure = Confidence.HIGH if is_full else Confidence.MEDIUM
+        return Verdict(Wall.KV_MEMORY, sure, because, Severity.WARNING)
+    if course.server == "tgi":
+        return _reserved(course)
+    if usage is None or (course.is_at_slot_cap and usage < 0.97):
+        return None
+    if usage < _FULL and usage + _next_prompt_share(course) < 0.97:
+        return None
+    sure = (
+        Confidence.HIGH if course.is_at_slot_cap is False and usage >= _FULL else Confidence.MEDIUM
+    )
+    return Verdict(
+        Wall.KV_MEMORY, sure, f"the cache is {usage:.0%} full while requests wait", Severity.WARNING
+    )
+
+
+def _reserved(course: Course) -> Verdict | None:
+    """Of what a batch may hold, the part that is set aside stays at its top, and its size moves."""
+    reserved = [r.num_reserved_tokens for r in course.moments if r.num_reserved_tokens is not None]
+    top = max(reserved, default=0.0)
+    is_near = len(reserved) >= 3 and top > 0 and min(reserved) >= 0.85 * top
+    if not is_near or course.is_pinned(course.running):
+        return None
+    because = f"max_tokens of all that run add up to about {top:,.0f}, at every look"
+    return Verdict(Wall.KV_MEMORY, Confidence.MEDIUM, because, Severity.WARNING)
+
+
+def _next_prompt_share(course: Course) -> float:
+    """Of the KV cache, what the mean prompt takes: nobody comes in with less than that free."""
+    size, reading = course.state.num_kv_tokens, course.watched or course.life
+    if not size or reading is None or reading.prompt_tokens is None:
+        return 0.0
+    return (reading.prompt_tokens.mean or 0.0) / size * (course.state.num_engines or 1)
+
+
+def _slots(course: Course) -> Verdict | None:
+    if not course.is_queueing or not course.is_at_slot_cap:
+        return None
+    return Verdict(
+        Wall.SLOTS,
+        Confidence.HIGH if course.is_series else Confidence.MEDIUM,
+        f"all {course.state.max_num_seqs} are taken while requests wait",
+        Severity.WARNING,
+    )
+
+
+def _full_steps(course: Course) -> Verdict | None:
+    """Requests wait, slots and blocks are free or not known, and steps are full of prompts."""
+    if not course.is_queueing:
+        return None
+    budget, per_step = course.state.max_num_batched_tokens, course.num_tokens_per_step
+    if budget is not None and per_step is not None and per_step >= 0.6 * budget:
+        because = f"a step computes {per_step:,.0f} tokens of {budget:,} on average"
+        sure = Confidence.HIGH if course.is_at_slot_cap is False else Confidence.MEDIUM
+        return Verdict(Wall.PREFILL, sure, because, Severity.WARNING)
+    share, ratio = course.prefill_share, course.num_computed_per_output
+    is_prompts = (ratio or 0.0) >= 8 or (share or 0.0) >= 0.6
+    if is_prompts and (per_step is None or per_step >= 256 or (share or 0.0) >= 0.6):
+        return Verdict(Wall.PREFILL, Confidence.MEDIUM, _of_prompts(course), Severity.WARNING)
+    return None
+
+
+def _pinned(course: Course) -> Verdict | None:
+    """The cap is not known, and as many as ever run all the time."""
+    running = course.running
+    if not course.is_queueing or not running or course.is_at_slot_cap is False:
+        return None
+    top = max(running)
+    if course.is_pinned(running):
+        because = f"{top:.0f} run all the time while requests wait and memory is free"
+        return Verdict(Wall.SLOTS, Confidence.MEDIUM, because, Severity.WARNING)
+    if len(running) < 3 and top in _USUAL_CAPS:
+        because = f"{top:.0f} run, which many set as the cap, while requests wait"
+        return Verdict(Wall.SLOTS, Confidence.LOW, because, Severity.WARNING)
+    return None
+
+
+def _prompts_queue(course: Course) -> Verdict | None:
+    """Neither slots nor memory: what is left is the room in a step, if prompts fill it."""
+    if not course.is_queueing:
+        return None
+    share, ratio = course.prefill_share, course.num_computed_per_output
+    if (share or 0.0) < 0.4 and (ratio or 0.0) < 4:
+        return None
+    return Verdict(Wall.PREFILL, Confidence.MEDIUM, _of_prompts(course), Severity.WARNING)
+
+
+def _of_prompts(course: Course) -> str:
+    parts = []
+    if course.num_computed_per_output is not None:
+        parts.append(f"{course.num_computed_per_output:,.0f} prompt tokens for each output token")
+    if course.prefill_share is not None:
+        parts.append(f"{course.prefill_share:.0%} of the computing time is prefill")
+    return ", ".join(parts) or "prompts fill the steps"
+
+
+# ---- Nobody waits ----
+
+
+def _at_rest(course: Course) -> Verdict | None:
+    if course.is_queueing:
+        return None
+    busy = course.busy_share
+    if not any(course.running) and not course.per_second("num_output_tokens"):
+        sure = Confidence.HIGH if course.is_series else Confidence.MEDIUM
+        return Verdict(Wall.CLIENT, sure, "no request runs and none waits: the server idles")
+    if busy is None:
+        return _by_moments(course)
+    if busy < _IDLE:
+        because = f"nothing waits, and the engine idles {1 - busy:.0%} of the time"
+        sure = Confidence.HIGH if course.is_series else Confidence.MEDIUM
+        return Verdict(Wall.CLIENT, sure, because)
+    if busy < _BUSY:
+        because = f"nothing waits, and the engine is busy {busy:.0%} of the time"
+        return Verdict(Wall.NOTHING, Confidence.HIGH, because)
+    return _computing(course, f"nothing waits, and the engine is busy {busy:.0%} of the time")
+
+
+def _by_moments(course: Course) -> Verdict:
+    """How busy the engine is is not told, only whether it had work when looked at."""
+    running = course.running
+    share = sum(n > 0 for n in running) / max(1, len(running))
+    if not course.is_series:
+        return Verdict(Wall.NOTHING, Confidence.MEDIUM, "nothing waits")
+    if share < _IDLE:
+        because = f"nothing waits, and nothing ran in {1 - share:.0%} of the samples"
+        return Verdict(Wall.CLIENT, Confidence.MEDIUM, because)
+    if share < 1:
+        return Verdict(Wall.NOTHING, Confidence.MEDIUM, "nothing waits")
+    return _computing(course, "nothing waits, and something ran in every sample")
+
+
+def _computing(course: Course, because: str) -> Verdict:
+    share = course.prefill_share
+    if share is None:
+        ratio = course.num_computed_per_output
+        if ratio is None:
+            return Verdict(Wall.NOTHING, Confidence.MEDIUM, because)
+        share = 0.9 if ratio >= 20 else 0.1 if ratio <= 4 else 0.5
+    wall, part = (Wall.PREFILL, share) if share >= 0.5 else (Wall.DECODE, 1 - share)
+    sure = Confidence.HIGH if part >= 0.7 and course.is_series else Confidence.MEDIUM
+    return Verdict(wall, sure, because)
+
+
+def _is_unknown(because: str) -> Verdict:
+    return Verdict(Wall.UNKNOWN, Confidence.LOW, because)
+
+
+_RULES: tuple[Callable[[Course], Verdict | None], ...] = (
+    *(_no_state, _stuck, _said_so, _barred, _memory, _slots),
+    *(_full_steps, _pinned, _prompts_queue, _at_rest),
+)
