@@ -160,6 +160,10 @@ def test_chat_takes_one_conversation_or_many(llm: LLM) -> None:
     assert alone[0].prompt == "[user]hi<|end|>[assistant]"
     assert [o.outputs for o in both] == [alone[0].outputs] * 2
     assert "".join(llm.stream_chat(chat, greedy())) == alone[0].outputs[0].text
+    prompt = "Once upon a time"
+    assert (
+        "".join(llm.stream(prompt, greedy())) == llm.generate(prompt, greedy())[0].outputs[0].text
+    )
 
 
 def test_a_stream_that_is_closed_early_leaves_nothing_behind(llm: LLM) -> None:

@@ -119,17 +119,33 @@ class LLM:
         ]
         return self._run(requests, use_tqdm, follows_text=False)
 
+    def stream(
+        self, prompt: Prompt, sampling_params: SamplingParams | None = None
+    ) -> Iterator[str]:
+        """Complete one prompt, yielding text as it comes; closing the iterator ends it."""
+        return self._stream(*self._encode(prompt), sampling_params, follows_text=True)
+
     def stream_chat(
         self, messages: Sequence[Message], sampling_params: SamplingParams | None = None
     ) -> Iterator[str]:
         """Answer one conversation, yielding text as it comes; closing the iterator ends it."""
         text = self._render(messages, True, False, None)
         ids = self._text.tokenizer.encode(text, add_special_tokens=False)
+        return self._stream(text, ids, sampling_params, follows_text=False)
+
+    def _stream(
+        self,
+        text: str | None,
+        token_ids: list[int],
+        sampling_params: SamplingParams | None,
+        *,
+        follows_text: bool,
+    ) -> Iterator[str]:
         request, prompt = self._request(
-            text, ids, sampling_params or self.default_sampling_params()
+            text, token_ids, sampling_params or self.default_sampling_params()
         )
         with self._lock:
-            self._submit([(request, prompt)], follows_text=False)
+            self._submit([(request, prompt)], follows_text=follows_text)
         sent = 0
         try:
             while not self._collector.output(request.request_id).finished:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from headway.cli.own_flags import split_own
 from headway.cli.parsing import ParsedFlags, parse_flags, print_help
+from headway.cli.streaming import AnswerError, stream_text
 from headway.flags import FlagError
+from headway.server.config import ServerConfig
 
 Message = dict[str, str]
 Answer = Callable[[list[Message]], Iterator[str]]
 _OWN = ("--url", "--system", "--max-tokens", "--temperature")
-
-
-class ChatError(Exception):
-    """The answer cannot go on; the message is one sentence."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -27,21 +24,19 @@ def main(argv: Sequence[str]) -> int:
     try:
         own, rest = split_own(argv, _OWN)
         flags = parse_flags(rest)
-        _refuse_others(flags, is_remote="--url" in own)
+        taken = {"tokenizer", "chat_template"}
+        refuse_others(flags, taken, is_remote="--url" in own)
         engine, server = flags.configs()
-        sampling = _sampling(own)
-    except FlagError as error:
-        print(f"headway chat: {error}", file=sys.stderr)
-        return 2
-    try:
+        sampling = sampling_of(own)
         if "--url" in own:
             key = server.api_key[0] if server.api_key else None
             answer = remote(own["--url"], engine.model, sampling, key)
-        else:
-            settings = {**flags.engine, "tokenizer": server.tokenizer}
-            if server.chat_template is not None:
-                settings["chat_template"] = server.chat_template
-            answer = local(settings, sampling)
+    except ValueError as error:
+        print(f"headway chat: {error}", file=sys.stderr)
+        return 2
+    try:
+        if "--url" not in own:
+            answer = local(local_settings(flags, server), sampling)
     except (ValueError, OSError) as error:
         print(f"headway chat: {error}", file=sys.stderr)
         return 1
@@ -56,11 +51,13 @@ _ABOUT = """Talk to a model in the terminal. /clear forgets, /exit leaves, Ctrl-
   --temperature T       0 is greedy; 0.2 unless given"""
 
 
-def _refuse_others(flags: ParsedFlags, *, is_remote: bool) -> None:
-    """What would have no effect is said, not swallowed. Raises FlagError."""
-    taken = {"api_key"} if is_remote else {"tokenizer", "chat_template"}
+def refuse_others(flags: ParsedFlags, taken: Collection[str], *, is_remote: bool) -> None:
+    """What would have no effect is said, not swallowed. Raises FlagError.
+
+    `taken`: the server's flags that are for a model in here.
+    """
     for field in flags.server:
-        if field not in taken:
+        if field not in (("api_key",) if is_remote else taken):
             raise FlagError(f"{flags.names[field]} is for headway serve: leave it out")
     for field in flags.engine:
         if is_remote and field != "model":
@@ -72,7 +69,7 @@ def converse(answer: Answer, system: str | None) -> int:
     opening: list[Message] = [{"role": "system", "content": system}] if system else []
     messages = list(opening)
     code = 0
-    while (line := _read_line()) is not None and line != "/exit":
+    while (line := read_line()) is not None and line != "/exit":
         if line == "/clear":
             messages = list(opening)
         elif line:
@@ -82,26 +79,22 @@ def converse(answer: Answer, system: str | None) -> int:
 
 
 def remote(url: str, model: str | None, sampling: dict[str, Any], key: str | None) -> Answer:
-    """Stream from a server's chat endpoint."""
-    import httpx
+    """Stream from a server's chat endpoint. Raises ValueError for what is no URL."""
+    from headway.bench.target import CHAT, target_of
 
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    base = url.rstrip("/").removesuffix("/v1")
+    target = target_of(url)
+    named = {} if model is None else {"model": model}
+    return lambda messages: stream_text(
+        target, CHAT, {"messages": messages, **sampling, **named}, key
+    )
 
-    def answer(messages: list[Message]) -> Iterator[str]:
-        body = {"messages": messages, "stream": True, **sampling}
-        if model is not None:
-            body["model"] = model
-        endpoint = f"{base}/v1/chat/completions"
-        try:
-            with httpx.stream("POST", endpoint, json=body, headers=headers, timeout=None) as reply:
-                if reply.status_code != 200:
-                    raise ChatError(_error_text(reply.read()))
-                yield from _texts(reply.iter_lines())
-        except httpx.HTTPError as error:
-            raise ChatError(f"no answer from {base}: {error}") from None
 
-    return answer
+def local_settings(flags: ParsedFlags, server: ServerConfig) -> dict[str, Any]:
+    """What `LLM` is told."""
+    settings = {**flags.engine, "tokenizer": server.tokenizer}
+    if server.chat_template is not None:
+        settings["chat_template"] = server.chat_template
+    return settings
 
 
 def local(settings: dict[str, Any], sampling: dict[str, Any]) -> Answer:
@@ -115,8 +108,8 @@ def local(settings: dict[str, Any], sampling: dict[str, Any]) -> Answer:
     def answer(messages: list[Message]) -> Iterator[str]:
         try:
             yield from llm.stream_chat(messages, params)
-        except ValueError as error:
-            raise ChatError(str(error)) from None
+        except (ValueError, RuntimeError) as error:
+            raise AnswerError(str(error)) from None
 
     return answer
 
@@ -131,7 +124,7 @@ def _reply(answer: Answer, messages: list[Message]) -> int:
             print(piece, end="", flush=True)
     except KeyboardInterrupt:
         print(" [stopped]", end="")
-    except ChatError as error:
+    except AnswerError as error:
         print(f"headway chat: {error}", file=sys.stderr)
         messages.pop()
         return 1
@@ -142,7 +135,7 @@ def _reply(answer: Answer, messages: list[Message]) -> int:
     return 0
 
 
-def _read_line() -> str | None:
+def read_line() -> str | None:
     try:
         return input("> " if sys.stdin.isatty() else "").strip()
     except (EOFError, KeyboardInterrupt):
@@ -151,26 +144,7 @@ def _read_line() -> str | None:
         return None
 
 
-def _texts(lines: Iterator[str]) -> Iterator[str]:
-    for line in lines:
-        payload = line.removeprefix("data: ")
-        if payload == line or payload == "[DONE]":
-            continue
-        chunk = json.loads(payload)
-        if "error" in chunk:
-            raise ChatError(chunk["error"]["message"])
-        for choice in chunk["choices"]:
-            yield choice["delta"].get("content") or ""
-
-
-def _error_text(body: bytes) -> str:
-    try:
-        return str(json.loads(body)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"the server said {body[:200].decode(errors='replace')!r}"
-
-
-def _sampling(own: dict[str, str]) -> dict[str, Any]:
+def sampling_of(own: dict[str, str]) -> dict[str, Any]:
     """Raises FlagError where a value is no number or out of range."""
     from headway.core.request import SamplingParams
 

@@ -13,6 +13,7 @@ usage: headway COMMAND [MODEL] [flags]
 
   serve      answer over HTTP, as OpenAI's API does
   chat       talk to a model in the terminal
+  complete   let a model go on with a text
   simulate   serve a workload without an engine, and say what would happen
   sweep      simulate for each value of a flag
   replay     decide a recording again, as it was or under other flags
@@ -34,6 +35,12 @@ def _serve(argv: Sequence[str]) -> int:
 
 def _chat(argv: Sequence[str]) -> int:
     from headway.cli.chat import main
+
+    return main(argv)
+
+
+def _complete(argv: Sequence[str]) -> int:
+    from headway.cli.complete import main
 
     return main(argv)
 
@@ -89,6 +96,7 @@ def _collect_env(argv: Sequence[str]) -> int:
 _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "serve": _serve,
     "chat": _chat,
+    "complete": _complete,
     "simulate": _simulate,
     "sweep": _sweep,
     "replay": _replay,

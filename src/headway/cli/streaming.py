@@ -1,0 +1,96 @@
+"""A server's answer as it comes, for the commands that talk in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headway.bench.event_stream import EventReader
+from headway.bench.http1 import BadAnswerError
+from headway.bench.target import Target
+from headway.bench.verify.answers import printable, refusal_text
+
+if TYPE_CHECKING:
+    import httpx
+
+_CONNECT_TIMEOUT_S = 10.0
+_MAX_REFUSAL_BYTES = 1 << 16
+
+
+class AnswerError(Exception):
+    """The answer cannot go on; the message is one sentence."""
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    text: str | None = None
+    delta: _Delta | None = None
+
+
+class _Problem(msgspec.Struct):
+    message: str
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] = []
+    error: _Problem | None = None
+
+
+def stream_text(
+    target: Target, path: str, body: Mapping[str, Any], key: str | None
+) -> Iterator[str]:
+    """The pieces of the first choice. Raises AnswerError."""
+    import httpx
+
+    headers = {"accept-encoding": "identity"}
+    if key:
+        headers["authorization"] = f"Bearer {key}"
+    timeout = httpx.Timeout(None, connect=_CONNECT_TIMEOUT_S)
+    try:
+        with (
+            httpx.Client(verify=target.tls or False, timeout=timeout) as client,
+            client.stream(
+                "POST", target.url + path, json={**body, "stream": True}, headers=headers
+            ) as reply,
+        ):
+            if reply.status_code != 200:
+                raise AnswerError(refusal_text(reply.status_code, _beginning(reply)))
+            yield from _texts(reply.iter_bytes())
+    except httpx.HTTPError as error:
+        reason = printable(str(error)) or type(error).__name__
+        raise AnswerError(f"no answer from {target.url}: {reason}") from None
+
+
+def _beginning(reply: httpx.Response) -> bytes:
+    body = b""
+    for piece in reply.iter_bytes():
+        body += piece
+        if len(body) > _MAX_REFUSAL_BYTES:
+            break
+    return body
+
+
+def _texts(pieces: Iterator[bytes]) -> Iterator[str]:
+    reader = EventReader()
+    try:
+        for piece in pieces:
+            for event in reader.feed(piece):
+                if event == b"[DONE]":
+                    return
+                yield _text(msgspec.json.decode(event, type=_Chunk))
+    except (BadAnswerError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise AnswerError(f"the answer is not what the API says: {error}") from None
+
+
+def _text(chunk: _Chunk) -> str:
+    if chunk.error is not None:
+        raise AnswerError(printable(chunk.error.message))
+    if not chunk.choices:
+        return ""
+    choice = chunk.choices[0]
+    return choice.text or (choice.delta.content if choice.delta else None) or ""
