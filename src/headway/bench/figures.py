@@ -126,8 +126,7 @@ class Figures:
 
     def complaints(self) -> list[str]:
         """What about the client makes these figures worthless; none if all is well."""
-        ttft_s, itl_s = self.times["ttft"].at(50), self.times["itl"].at(50)
-        return self.client.complaints(ttft_p50_s=ttft_s, itl_p50_s=itl_s)
+        return self.client.complaints(self.times["ttft"].at, self.times["itl"].at)
 
 
 def figures_of(

@@ -64,7 +64,7 @@ def _replay(argv: Sequence[str]) -> int:
 
 
 def _bench(argv: Sequence[str]) -> int:
-    from headway.cli.bench import main
+    from headway.cli.bench.command import main
 
     return main(argv)
 

@@ -37,8 +37,8 @@ def setup_of(argv: Sequence[str], seed_offset: int = 0) -> Setup:
     try:
         machine = machine_of(own)
         refuse_unread(own, settings)
-        config = _config(settings, machine)
-        num_blocks, pool = _pool(settings, config, machine)
+        config = config_of(settings, machine)
+        num_blocks, pool = pool_of(settings, config, machine)
         workload, spec = workload_of(own, seed_offset)
     except FlagError:
         raise
@@ -83,7 +83,7 @@ _FIELDS = {
 }
 
 
-def _config(settings: Mapping[str, Any], machine: Machine) -> SchedulerConfig:
+def config_of(settings: Mapping[str, Any], machine: Machine) -> SchedulerConfig:
     config = SchedulerConfig()
     num_seqs, budget = usual_sizes(machine.hardware)
     num_seqs = settings.get("max_num_seqs", num_seqs)
@@ -95,7 +95,7 @@ def _config(settings: Mapping[str, Any], machine: Machine) -> SchedulerConfig:
     return changed_config(config, {**usual, **asked})
 
 
-def _pool(
+def pool_of(
     settings: Mapping[str, Any], config: SchedulerConfig, machine: Machine
 ) -> tuple[int, str]:
     """Blocks, and why so many."""

@@ -123,25 +123,25 @@ def _draw_latency(
             axes.plot(widths, heights, **{**style, "label": mark}, color=colour, ms=5, lw=1.4)
             if which == 0:
                 _name_points(axes, line, widths, heights, colour, named)
-    _scale_by_time(axes)
+    scale_by_time(axes)
     axes.set_ylim(bottom=0)
     axes.margins(x=0.08, y=0.1)
     axes.set_xlabel(label)
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, fontsize=8)
 
 
-def _scale_by_time(axes: Axes) -> None:
+def scale_by_time(axes: Axes) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_xscale("log")
     least, most = axes.get_xlim()
     steps = (1.0, 2.0, 5.0) if most < 100 * least else (1.0,)
     axes.xaxis.set_major_locator(LogLocator(subs=steps))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _time_text(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: time_text(value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _time_text(seconds: float) -> str:
+def time_text(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:,.0f} s"
     return f"{seconds * 1e3:g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:g} us"

@@ -18,6 +18,7 @@ SERVER_FLAGS: Usage = {
     "--backend": ("NAME", "openai, vllm: completions. openai-chat: chat completions."),
     "--model": ("NAME", "What the server calls the model; its first one unless given."),
     "--served-model-name": ("NAME", "The same."),
+    "--api-key": ("KEY", "What OPENAI_API_KEY says unless given."),
     "--header": ("KEY=VALUE ...", "Headers of every request."),
     "--insecure": ("", "Accept any certificate of an https server."),
     "--ready-check-timeout-sec": ("S", "Wait so long for the server to come up; 0."),
@@ -97,7 +98,11 @@ _REFUSED = {
     "--max-queue-s": "servers are not told how long a client waits: leave it out",
     "--deadline-s": "servers are not told a deadline: leave it out",
 }
-TABLES = (SERVER_FLAGS, LOAD_FLAGS, SAMPLING_FLAGS, OUTPUT_FLAGS)
+SIMULATION_FLAGS: Usage = {
+    "--simulate-from": ("RECORDING", "Settings and step times of a recording of the server."),
+    "--step-time": ("FILE", "Step times of headway calibrate, and settings as flags of serve."),
+}
+TABLES = (SERVER_FLAGS, LOAD_FLAGS, SAMPLING_FLAGS, OUTPUT_FLAGS, SIMULATION_FLAGS)
 
 
 class BenchFlags:
@@ -157,7 +162,7 @@ class BenchFlags:
 
     def given(self) -> dict[str, Any]:
         """As it stood on the line, for the record: without what headers may hide."""
-        hidden = {"--header"}
+        hidden = {"--header", "--api-key"}
         return {n: v if len(v) > 1 else v[0] for n, v in self.values.items() if n not in hidden}
 
 

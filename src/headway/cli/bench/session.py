@@ -13,9 +13,9 @@ from headway.bench.requests import Form
 from headway.bench.server import get, served_model
 from headway.bench.tally import Rules
 from headway.bench.target import Target, target_of
-from headway.cli.bench_flags import BenchFlags, number_or_nan, read_list
-from headway.cli.bench_load import LoadPlan
-from headway.cli.bench_readouts import Shown
+from headway.cli.bench.flags import BenchFlags, number_or_nan, read_list
+from headway.cli.bench.load import LoadPlan
+from headway.cli.bench.readouts import Shown
 from headway.flags import FlagError
 
 _ENDPOINTS = {
@@ -35,8 +35,9 @@ _SAMPLING = {
 }
 
 
-def form_of(flags: BenchFlags) -> Form:
-    target, headers, endpoint = _target(flags), _headers(flags), _endpoint(flags)
+def form_of(flags: BenchFlags, alone: str | None) -> Form:
+    """`alone`: the URL that stands on the line without a flag. Raises FlagError or ValueError."""
+    target, headers, endpoint = _target(flags, alone), _headers(flags), _endpoint(flags)
     style = flags.text("--prompt-style", "ids")
     if style not in ("ids", "words"):
         raise FlagError(f"--prompt-style must be ids or words, got {style!r}")
@@ -58,12 +59,8 @@ def _fresh_salt() -> int:
     return int.from_bytes(os.urandom(4))
 
 
-def _target(flags: BenchFlags) -> Target:
-    alone = [word for word in flags.rest if not word.startswith("-")]
-    unknown = [word for word in flags.rest if word.startswith("-")]
-    if unknown:
-        raise FlagError(f"there is no flag {unknown[0]}; see headway bench serve --help")
-    urls = [*alone, *flags.values.get("--base-url", ())]
+def _target(flags: BenchFlags, alone: str | None) -> Target:
+    urls = [*([] if alone is None else [alone]), *flags.values.get("--base-url", ())]
     parts = [name for name in ("--host", "--port") if flags.has(name)]
     if len(urls) > 1 or (urls and parts):
         raise FlagError(f"which server? There are {' and '.join([*urls, *parts])}: give one")
@@ -84,7 +81,7 @@ def _endpoint(flags: BenchFlags) -> str:
 
 def _headers(flags: BenchFlags) -> dict[str, str]:
     """The key is read where OpenAI's clients and vLLM's bench read it."""
-    key = os.environ.get("OPENAI_API_KEY")
+    key = flags.get("--api-key") or os.environ.get("OPENAI_API_KEY")
     headers = {"authorization": f"Bearer {key}"} if key else {}
     return headers | {name.lower(): value for name, value in flags.pairs("--header").items()}
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from headway.cli.bench_flags import LOAD_FLAGS, OUTPUT_FLAGS, SAMPLING_FLAGS, SERVER_FLAGS
-from headway.cli.bench_load import OTHER_FLAGS
+from headway.cli.bench.flags import (
+    LOAD_FLAGS,
+    OUTPUT_FLAGS,
+    SAMPLING_FLAGS,
+    SERVER_FLAGS,
+    SIMULATION_FLAGS,
+)
+from headway.cli.bench.load import OTHER_FLAGS
 from headway.cli.simulated_workload import workload_help
 
 _ABOUT = """\
@@ -27,6 +33,7 @@ def print_bench_help() -> None:
         ("load", LOAD_FLAGS),
         ("sampling", SAMPLING_FLAGS),
         ("output", OUTPUT_FLAGS),
+        ("simulation", SIMULATION_FLAGS),
         ("workload", shown),
     ):
         print(f"\n{section} flags:")

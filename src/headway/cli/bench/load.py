@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.bench.recorded import RecordedWorkload
-from headway.cli.bench_flags import BenchFlags, number_or_nan, read_list
+from headway.cli.bench.flags import BenchFlags, number_or_nan, read_list
 from headway.cli.simulated_workload import (
     FILE_FLAGS,
     WORKLOAD_FLAGS,
@@ -48,6 +48,12 @@ class LoadPlan:
         count = None if "trace" in spec else spec.get("requests")
         return from_spec(spec), None if count is None else int(count)
 
+    def first(self) -> tuple[Workload, int | None]:
+        """At the first rate, or at any, to see whether it is a workload and what it asks."""
+        if self.rates:
+            return self.at(self.rates[0])
+        return self.at(1.0 if self.is_sweep else None)
+
     def spec_at(self, rate: float | None) -> dict[str, Any]:
         assert self.spec is not None
         if rate is None:
@@ -65,7 +71,7 @@ class LoadPlan:
     def notes(self) -> list[str]:
         """What is not in the workload, or was taken for granted."""
         if self.recorded is None:
-            return list(notes_of(self.at(self.rates[0] if self.rates else None)[0]))
+            return list(notes_of(self.first()[0]))
         notes = ["of requests with several outputs the first is asked for"]
         if self.recorded.recorded.num_left_out:
             notes.append(f"{self.recorded.recorded.num_left_out} requests are left out")
