@@ -108,6 +108,20 @@ def test_there_are_always_as_many_in_flight_as_asked_for() -> None:
     assert len({str(b["messages"]) for b in strangers}) == len(strangers)
 
 
+def test_strangers_that_fail_are_told() -> None:
+    class OnlyGreedy(FakeServer):
+        async def _said(self, endpoint: str, body: dict[str, Any]) -> tuple[int, Any]:
+            if body["temperature"] > 0:
+                return 429, {"error": {"message": "slow down"}}
+            for _ in range(50):
+                await asyncio.sleep(0)
+            return await super()._said(endpoint, body)
+
+    report, _ = verified(OnlyGreedy(), concurrencies=(1, 9), num_rounds=1)
+    assert not report.failures
+    assert set(report.stranger_failures) == {"HTTP 429: slow down"}
+
+
 def test_a_server_that_differs_alone_is_told_so() -> None:
     answers = iter([False, True] * 100)
     fake = FakeServer(planted={"c": Planted(2, when=lambda in_flight: next(answers))})

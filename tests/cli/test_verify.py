@@ -124,6 +124,7 @@ URL = "http://127.0.0.1:9"  # the discard port: nothing listens there
         ([URL, "--concurrency", "1,x"], "--concurrency takes whole numbers"),
         ([URL, "--concurrency", "0"], "--concurrency must be in [1, 4096]"),
         ([URL, "--concurrency"], "--concurrency needs a value"),
+        ([URL, "--concurrency", "1", "--rounds", "1"], "once alone has nothing to compare with"),
         ([URL, "--rounds", "0"], "--rounds must be a whole number in [1, 10000], got '0'"),
         ([URL, "--temperature", "nan"], "--temperature must be a number in [0, 100]"),
         ([URL, "--endpoint", "responses"], "--endpoint must be chat or completions"),
@@ -170,7 +171,7 @@ def test_conversations_are_asked_as_such(tmp_path: Path) -> None:
     lines = ['"a"', json.dumps({"messages": messages}), json.dumps({"prompt": "c"})]
     path.write_text("\n".join(lines))
     fake = FakeServer()
-    flags = ["--prompts", str(path), "--concurrency", "1", "--rounds", "1"]
+    flags = ["--prompts", str(path), "--concurrency", "1"]
     with serving(fake) as url:
         assert cli.main(["verify", url, *flags]) == 0
         assert cli.main(["verify", url, *flags, "--endpoint", "completions"]) == 2

@@ -61,7 +61,7 @@ def stream_text(
             if reply.status_code != 200:
                 raise AnswerError(refusal_text(reply.status_code, _beginning(reply)))
             yield from _texts(reply.iter_bytes())
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, UnicodeError) as error:  # a key or a text that cannot be sent
         reason = printable(str(error)) or type(error).__name__
         raise AnswerError(f"no answer from {target.url}: {reason}") from None
 

@@ -172,7 +172,7 @@ async def _play(plan: _Plan, runs: list[Run], facts: list[Facts]) -> None:
 def _exit_code(report: Report, *, is_strict: bool) -> int:
     if report.different or (is_strict and report.num_drifted):
         return 1
-    is_whole = not report.failures and not report.num_stranger_failures
+    is_whole = not report.failures and not report.stranger_failures
     return 0 if is_whole and not report.without_reference else 2
 
 
@@ -187,12 +187,16 @@ def _plan(own: Mapping[str, str], rest: Sequence[str]) -> _Plan:
     key = own.get("--api-key") or os.environ.get("OPENAI_API_KEY")
     prompts = read_prompts(Path(own["--prompts"])) if "--prompts" in own else BUILT_IN
     endpoint = _endpoint(own.get("--endpoint"), prompts)
+    concurrencies = _concurrencies(own.get("--concurrency", "1,8,64"))
+    num_rounds = count_of(own, "--rounds", 2, 1, 10_000)
+    if num_rounds == 1 and concurrencies == [ALONE]:
+        raise FlagError("once alone has nothing to compare with: more --rounds or --concurrency")
     return _Plan(
         target=_target(rest),
         headers={"authorization": f"Bearer {key}"} if key else {},
         prompts=prompts,
-        concurrencies=_concurrencies(own.get("--concurrency", "1,8,64")),
-        num_rounds=count_of(own, "--rounds", 2, 1, 10_000),
+        concurrencies=concurrencies,
+        num_rounds=num_rounds,
         sampling=Sampling(
             max_tokens=count_of(own, "--max-tokens", 64, 1, 1_000_000),
             temperature=number_of(own, "--temperature", 0.0, 0.0, 100.0),

@@ -191,13 +191,17 @@ def _causes(report: Report) -> Iterator[str]:
 def _shortfalls(report: Report) -> Iterator[str]:
     if report.failures:
         yield f"{len(report.failures)} requests failed, which says nothing about differences:"
-        reasons = Counter(failure.reason for failure in report.failures)
-        for reason, count in reasons.most_common(_MAX_REASONS):
-            yield f"  {count} x {reason}"
-    if report.num_stranger_failures:
+        yield from _reasons([failure.reason for failure in report.failures])
+    if report.stranger_failures:
         yield (
-            f"{report.num_stranger_failures} requests of strangers failed: there were not always "
-            "as many in flight as asked for. Lower --concurrency, or raise the server's limits."
+            f"{len(report.stranger_failures)} requests of strangers failed: there were not always "
+            "as many in flight as asked for:"
         )
+        yield from _reasons(report.stranger_failures)
     if report.without_reference:
         yield f"{len(report.without_reference)} prompts got no answer alone and were not compared."
+
+
+def _reasons(reasons: Sequence[str]) -> Iterator[str]:
+    for reason, count in Counter(reasons).most_common(_MAX_REASONS):
+        yield f"  {count} x {reason}"

@@ -67,8 +67,9 @@ class Load:
             self.run.outcomes[index] = await self._ask(prompt, self._sampling_of(index))
             self._on_outcome()
         while len(self.run.outcomes) < self._num_prompts:
-            if isinstance(await self._ask(*next(self._strangers)), Failure):
-                self.run.num_stranger_failures += 1
+            outcome = await self._ask(*next(self._strangers))
+            if isinstance(outcome, Failure):
+                self.run.stranger_failures.append(outcome.reason)
                 await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
     def _sampling_of(self, index: int) -> Sampling:

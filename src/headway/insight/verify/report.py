@@ -36,7 +36,7 @@ class Run:
     concurrency: int
     round_index: int  # from 0
     outcomes: dict[int, Outcome] = field(default_factory=dict)  # by index of the prompt
-    num_stranger_failures: int = 0
+    stranger_failures: list[str] = field(default_factory=list)  # reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Report:
     levels: Sequence[Level]
     failures: Sequence[FailedRequest]
     without_reference: Sequence[int]
-    num_stranger_failures: int
+    stranger_failures: Sequence[str]
 
     @property
     def comparisons(self) -> Iterator[Comparison]:
@@ -146,7 +146,7 @@ class Report:
             "num_failed": len(self.failures),
             "unsteady_alone": self.unsteady,
             "without_reference": list(self.without_reference),
-            "num_stranger_failures": self.num_stranger_failures,
+            "stranger_failures": Counter(self.stranger_failures),
             "levels": [_level_dict(level) for level in self.levels],
             "differences": [_comparison_dict(each) for each in self.different],
             "failures": [asdict(failure) for failure in self.failures],
@@ -168,7 +168,7 @@ def compare(runs: Sequence[Run], num_prompts: int) -> Report:
         levels=_levels(runs, references, failures),
         failures=failures,
         without_reference=[index for index in range(num_prompts) if index not in references],
-        num_stranger_failures=sum(run.num_stranger_failures for run in runs),
+        stranger_failures=[reason for run in runs for reason in run.stranger_failures],
     )
 
 
