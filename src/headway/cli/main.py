@@ -14,6 +14,7 @@ usage: headway COMMAND [MODEL] [flags]
   serve      answer over HTTP, as OpenAI's API does
   chat       talk to a model in the terminal
   complete   let a model go on with a text
+  plan       before a launch: what fits, how fast, and the flags to use
   simulate   serve a workload without an engine, and say what would happen
   sweep      simulate for each value of a flag
   replay     decide a recording again, as it was or under other flags
@@ -41,6 +42,12 @@ def _chat(argv: Sequence[str]) -> int:
 
 def _complete(argv: Sequence[str]) -> int:
     from headway.cli.complete import main
+
+    return main(argv)
+
+
+def _plan(argv: Sequence[str]) -> int:
+    from headway.cli.plan import main
 
     return main(argv)
 
@@ -97,6 +104,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "serve": _serve,
     "chat": _chat,
     "complete": _complete,
+    "plan": _plan,
     "simulate": _simulate,
     "sweep": _sweep,
     "replay": _replay,

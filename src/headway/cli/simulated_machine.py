@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,10 @@ if TYPE_CHECKING:
 STEP_TIME_FLAGS = {
     "--step-time": ("roofline|FILE", "How long steps take: roofline, or a file of calibrate's."),
     "--hardware": ("NAME", "The device: h100 (unless given), h200, a100, l4, l40s, b200, ..."),
-    "--model-shape": ("NAME|FILE", "The model: Llama-3-8B unless given, or a config.json."),
+    "--memory-gib": ("GIB", "Of a device that has no name here, or instead of its own."),
+    "--bandwidth-gbs": ("GB/S", "Likewise, its memory's bandwidth."),
+    "--tflops": ("N", "Likewise, its peak in products of the weights' type, without sparsity."),
+    "--model-shape": ("NAME|FILE", "The model: Llama-3-8B unless given; a config.json, a .gguf."),
     "--tensor-parallel-size": ("N", "Devices that share the model; their exchange costs nothing."),
     "--dtype": ("TYPE", "Of weights and products: bfloat16 or float32."),
     "--quantization": ("FORMAT", "Of weights: fp8, int8 or int4."),
@@ -40,9 +42,11 @@ _POOL_FLAGS = {
     "num_gpu_blocks_override": "--num-gpu-blocks-override",
     "kv_cache_memory_bytes": "--kv-cache-memory-bytes",
 }
+_DEVICE_FLAGS = ("--memory-gib", "--bandwidth-gbs", "--tflops")
 _SHAPE_FLAGS = (
     "--model-shape",
     "--hardware",
+    *_DEVICE_FLAGS,
     "--tensor-parallel-size",
     "--dtype",
     "--quantization",
@@ -77,9 +81,9 @@ class Machine:
 def machine_of(own: Mapping[str, str]) -> Machine:
     source = own.get("--step-time", "roofline")
     is_roofline = source == "roofline"
-    shape = _shape(own.get("--model-shape", "Llama-3-8B" if is_roofline else None))
-    hardware = _hardware(own, "h100" if is_roofline else None)
-    weights, kv = _dtypes(own)
+    shape = shape_of_model(own.get("--model-shape", "Llama-3-8B" if is_roofline else None))
+    weights, kv = dtypes_of(own)
+    hardware = _hardware(own, weights, "h100" if is_roofline else None)
     tp = int(_number(own, "--tensor-parallel-size", 1, int))
     if tp < 1:
         raise FlagError(f"--tensor-parallel-size must be at least 1, got {tp}")
@@ -134,27 +138,53 @@ def _read_flags(own: Mapping[str, str], pools: Sequence[str]) -> set[str]:
     return read
 
 
-def _shape(given: str | None) -> ModelShape | None:
+def shape_of_model(given: str | None) -> ModelShape | None:
+    """By name, of a config.json or a directory with one, or of a GGUF file. Raises ValueError."""
     if given is None:
         return None
-    path = Path(given)
+    path = Path(given).expanduser()
+    if path.suffix.lower() == ".gguf":
+        return _shape_of_gguf(path)
     path = path / "config.json" if path.is_dir() else path
     if not path.is_file():
+        if path.parent.is_dir() and path.name == "config.json":
+            raise FlagError(f"{path.parent} has no config.json: is it a model's directory?")
         return shape_named(given)
-    try:
-        values = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise FlagError(f"--model-shape {path} cannot be read: {error}") from None
-    if not isinstance(values, dict):
-        raise FlagError(f"--model-shape {path} must hold a JSON object")
-    return shape_from_config(values, str(path))
+    from headway.model.hf_config import read_json
+
+    return shape_from_config(read_json(path), str(path))
 
 
-def _hardware(own: Mapping[str, str], default: str | None) -> Hardware | None:
-    name = own.get("--hardware", default)
-    if name is None:
+def _shape_of_gguf(path: Path) -> ModelShape:
+    from headway.model.gguf_config import gguf_config
+    from headway.model.weights.gguf import read_gguf
+
+    config = gguf_config(read_gguf(path))
+    return ModelShape(
+        name=path.name,
+        num_layers=config.num_layers,
+        hidden_size=config.hidden_size,
+        num_heads=config.num_heads,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        intermediate_size=config.intermediate_size,
+        vocab_size=config.vocab_size,
+        tie_word_embeddings=config.tie_word_embeddings,
+        qkv_bias=config.qkv_bias,
+        qk_norm=config.qk_norm,
+        max_positions=config.max_position_embeddings,
+    )
+
+
+def _hardware(own: Mapping[str, str], weights: str, default: str | None) -> Hardware | None:
+    given = [flag for flag in _DEVICE_FLAGS if flag in own]
+    name = own.get("--hardware", None if len(given) == len(_DEVICE_FLAGS) else default)
+    if name is None and not given:
         return None
-    hardware = hardware_named(name)
+    hardware = hardware_named(name) if name is not None else None
+    if given:
+        hardware = _device(own, weights, hardware)
+    assert hardware is not None
     return dataclasses.replace(
         hardware,
         compute_efficiency=_number(own, "--compute-efficiency", hardware.compute_efficiency),
@@ -163,7 +193,35 @@ def _hardware(own: Mapping[str, str], default: str | None) -> Hardware | None:
     )
 
 
-def _dtypes(own: Mapping[str, str]) -> tuple[str, str]:
+def _device(own: Mapping[str, str], weights: str, base: Hardware | None) -> Hardware:
+    """A device by its numbers; those that are not given are the base's."""
+    numbers = {flag: _number(own, flag, 0.0) for flag in _DEVICE_FLAGS if flag in own}
+    for flag, value in numbers.items():
+        if not value:
+            raise FlagError(f"{flag} must be above 0, got {own[flag]!r}")
+    if base is None:
+        base = Hardware(
+            name="your device",
+            peak_flops={weights: 1.0},
+            memory_bytes=1,
+            memory_bytes_per_second=1.0,
+            sources={},
+        )
+    memory_gib, gb_per_second, tflops = (numbers.get(flag) for flag in _DEVICE_FLAGS)
+    return dataclasses.replace(
+        base,
+        name=base.name if base.name == "your device" else f"{base.name} with other numbers",
+        memory_bytes=base.memory_bytes if memory_gib is None else int(memory_gib * 2**30),
+        memory_bytes_per_second=(
+            base.memory_bytes_per_second if gb_per_second is None else gb_per_second * 1e9
+        ),
+        peak_flops=base.peak_flops
+        if tflops is None
+        else {**base.peak_flops, weights: tflops * 1e12, "bf16": tflops * 1e12},
+    )
+
+
+def dtypes_of(own: Mapping[str, str]) -> tuple[str, str]:
     """Of weights, and of keys and values."""
     weights = _choice(own, "--dtype", _WEIGHTS)
     kv = weights if own.get("--kv-cache-dtype") in (None, "auto") else ""

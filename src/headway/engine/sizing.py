@@ -84,10 +84,13 @@ def _num_blocks(config: EngineConfig, model: ModelConfig, kv_dtype: str, max_mod
         return config.num_gpu_blocks_override
     budget = config.kv_cache_memory_bytes
     if budget is None:
-        longest = -(-max_model_len // config.block_size) * config.block_size
-        worth = longest * (config.max_num_seqs or _MAX_NUM_SEQS)
-        budget = min(_MAX_POOL_BYTES, available_memory_bytes() // 4)
-        budget = min(budget, worth * model.kv_bytes_per_token(kv_dtype))
+        budget = usual_pool_bytes(
+            max_model_len,
+            config.max_num_seqs,
+            block_size=config.block_size,
+            kv_bytes_per_token=model.kv_bytes_per_token(kv_dtype),
+            free_bytes=available_memory_bytes(),
+        )
     num_blocks = plan_blocks(model, config.block_size, kv_dtype, budget)
     if num_blocks < 1:
         per_block = config.block_size * model.kv_bytes_per_token(kv_dtype)
@@ -96,6 +99,21 @@ def _num_blocks(config: EngineConfig, model: ModelConfig, kv_dtype: str, max_mod
             f"({per_block} bytes): raise --kv-cache-memory-bytes"
         )
     return num_blocks
+
+
+def usual_pool_bytes(
+    max_model_len: int,
+    max_num_seqs: int | None,
+    *,
+    block_size: int,
+    kv_bytes_per_token: int,
+    free_bytes: int,
+) -> int:
+    """Of the KV cache where nobody says: a quarter of what is free, at most 4 GiB, and no more than
+    all sequences could ever fill."""
+    longest = -(-max_model_len // block_size) * block_size
+    worth = longest * (max_num_seqs or _MAX_NUM_SEQS) * kv_bytes_per_token
+    return min(_MAX_POOL_BYTES, free_bytes // 4, worth)
 
 
 def _budget(config: EngineConfig, max_num_seqs: int, max_model_len: int) -> int:

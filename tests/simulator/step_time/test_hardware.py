@@ -25,7 +25,7 @@ def test_the_ridge_of_an_h100():
 
 def test_names_are_forgiving_and_unknown_ones_are_answered_with_the_list():
     assert hardware_named("RTX 4090") is hardware_named("rtx_4090") is HARDWARE["rtx-4090"]
-    with pytest.raises(ValueError, match="no hardware is called 'tpu': choose h100-sxm, h200"):
+    with pytest.raises(ValueError, match=r"no hardware is called .tpu.: choose h100-sxm, "):
         hardware_named("tpu")
 
 

@@ -10,13 +10,23 @@ from headway.model.shape import ModelConfig, RopeConfig
 from headway.simulator.step_time.models import WELL_KNOWN, shape_from_config, shape_named
 
 PARAMETERS = {
+    "Llama-2-7B": 6_738_415_616,
+    "Llama-2-13B": 13_015_864_320,
     "Llama-3-8B": 8_030_261_248,
     "Llama-3-70B": 70_553_706_496,
+    "Llama-3.1-8B": 8_030_261_248,
+    "Llama-3.1-70B": 70_553_706_496,
     "Llama-3.2-1B": 1_235_814_400,
     "Llama-3.2-3B": 3_212_749_824,
+    "Llama-3.3-70B": 70_553_706_496,
     "Mistral-7B": 7_248_023_552,
     "Qwen2.5-0.5B": 494_032_768,
+    "Qwen2.5-1.5B": 1_543_714_304,
+    "Qwen2.5-3B": 3_085_938_688,
     "Qwen2.5-7B": 7_615_616_512,
+    "Qwen2.5-14B": 14_770_033_664,
+    "Qwen2.5-32B": 32_763_876_352,
+    "Qwen2.5-72B": 72_706_203_648,
     "Qwen3-0.6B": 596_049_920,
     "Qwen3-1.7B": 1_720_574_976,
     "Qwen3-4B": 4_022_468_096,
@@ -63,6 +73,7 @@ def test_a_config_and_a_name_give_the_same_shape():
                 "num_local_experts": 8,
                 "num_experts_per_tok": 2,
                 "vocab_size": 32000,
+                "max_position_embeddings": 32768,
                 "sliding_window": None,
             },
         ),
@@ -97,6 +108,7 @@ def test_a_config_and_a_name_give_the_same_shape():
                 "mlp_only_layers": [],
                 "num_hidden_layers": 48,
                 "num_key_value_heads": 4,
+                "max_position_embeddings": 40960,
                 "vocab_size": 151936,
             },
         ),
@@ -127,9 +139,11 @@ def test_what_cannot_be_understood_is_refused(change, sentence):
         shape_from_config({**LLAMA, **change}, "some/config.json")
 
 
-def test_an_unknown_name_lists_the_known():
-    with pytest.raises(ValueError, match=r"config\.json, or choose one of Llama-3-8B"):
+def test_an_unknown_name_lists_the_known_and_guesses():
+    with pytest.raises(ValueError, match=r"'gpt-5': give its config\.json, or .* Llama-3-8B"):
         shape_named("gpt-5")
+    with pytest.raises(ValueError, match=r"did you mean Qwen3-8B\?"):
+        shape_named("Qwen/Qwen3-8")
 
 
 def test_tensor_parallelism_divides_the_cache_until_heads_must_be_copied():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -98,6 +99,13 @@ _PRESETS = (
         peaks_from="NVIDIA H100 datasheet, SXM column, halved: printed with sparsity",
     ),
     _gpu(
+        "h100-pcie",
+        {"bf16": 756.5, "fp8": 1513, "int8": 1513},
+        80,
+        2000,
+        peaks_from="NVIDIA H100 datasheet, PCIe column, halved: printed with sparsity",
+    ),
+    _gpu(
         "h200-sxm",
         {"bf16": 989, "fp8": 1979, "int8": 1979},
         141,
@@ -110,6 +118,20 @@ _PRESETS = (
         80,
         2039,
         peaks_from="NVIDIA A100 datasheet, 80GB SXM column, without sparsity",
+    ),
+    _gpu(
+        "a100-40gb-sxm",
+        {"bf16": 312, "int8": 624},
+        40,
+        1555,
+        peaks_from="NVIDIA A100 datasheet, 40GB SXM column, without sparsity",
+    ),
+    _gpu(
+        "a10",
+        {"bf16": 125, "int8": 250},
+        24,
+        600,
+        peaks_from="NVIDIA A10 datasheet, without sparsity",
     ),
     _gpu(
         "l4",
@@ -140,6 +162,13 @@ _PRESETS = (
         1008,
         peaks_from="NVIDIA Ada GPU architecture whitepaper, appendix: with sums in float32",
     ),
+    _gpu(
+        "mi300x",
+        {"bf16": 1307.4, "fp8": 2614.9, "int8": 2614.9},
+        192,
+        5300,
+        peaks_from="AMD Instinct MI300X data sheet, without sparsity",
+    ),
     _CPU,
 )
 HARDWARE: Mapping[str, Hardware] = {preset.name: preset for preset in _PRESETS}
@@ -159,5 +188,7 @@ def hardware_named(name: str) -> Hardware:
     key = name.lower().replace("_", "-").replace(" ", "-")
     found = HARDWARE.get(_SHORT_NAMES.get(key, key))
     if found is None:
-        raise ValueError(f"no hardware is called {name!r}: choose {', '.join(HARDWARE)}")
+        near = difflib.get_close_matches(key, [*HARDWARE, *_SHORT_NAMES], n=1, cutoff=0.7)
+        guess = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(f"no hardware is called {name!r}: {guess}choose {', '.join(HARDWARE)}")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from headway.simulator.step_time.hardware import DTYPE_BITS
@@ -13,6 +14,7 @@ class ModelShape:
 
     `intermediate_size` is that of the MLP, or of one expert where there are `num_experts`; a token
     goes through `experts_per_token` of those and through a shared one of `shared_size` (0: none).
+    `max_positions`: tokens of the longest text that it was made for; 0 where nobody says.
     """
 
     name: str
@@ -29,6 +31,7 @@ class ModelShape:
     num_experts: int = 0
     experts_per_token: int = 0
     shared_size: int = 0
+    max_positions: int = 0
 
     def __post_init__(self) -> None:
         if self.num_heads % self.num_kv_heads:
@@ -87,11 +90,24 @@ class ModelShape:
         """For each token and each token that it attends: scores, then sums of values."""
         return 4.0 * self.num_layers * self.num_heads * self.head_dim
 
+    def kv_factors(self, dtype: str = "bf16") -> dict[str, float]:
+        """The factors of `kv_bytes_per_token`, by name, for people who redo the product.
+
+        An int8 head has a float32 scale, as Headway stores it; fp8, of GPUs, has one for all.
+        """
+        head = {"head dim": self.head_dim}
+        if dtype == "int8":
+            head = {"head dim and scale": self.head_dim + 4}
+        return {
+            "keys and values": 2,
+            "layers": self.num_layers,
+            "kv heads": self.num_kv_heads,
+            **head,
+            "bytes": bytes_of(dtype),
+        }
+
     def kv_bytes_per_token(self, dtype: str = "bf16") -> int:
-        """An int8 head has a float32 scale, as Headway stores it; fp8, of GPUs, has one for all."""
-        scale = 4 if dtype == "int8" else 0
-        head = self.head_dim * bytes_of(dtype) + scale
-        return int(2 * self.num_layers * self.num_kv_heads * head)
+        return int(math.prod(self.kv_factors(dtype).values()))
 
     def weight_bytes(self, dtype: str = "bf16") -> int:
         return int(self.num_parameters * bytes_of(dtype))

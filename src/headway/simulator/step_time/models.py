@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,6 +44,7 @@ def shape_from_config(config: Mapping[str, Any], name: str = "config.json") -> M
         tie_word_embeddings=bool(config.get("tie_word_embeddings", kind == "gemma")),
         qkv_bias=bool(config.get("attention_bias", kind in _QKV_BIAS_TYPES)),
         qk_norm=kind in _QK_NORM_TYPES,
+        max_positions=_positions(config, name),
         **_mlp(config, name),
     )
 
@@ -52,11 +54,23 @@ def shape_named(name: str) -> ModelShape:
     key = name.rpartition("/")[2].lower().removesuffix("-instruct")
     found = _BY_NAME.get(key)
     if found is None:
+        near = difflib.get_close_matches(key, _BY_NAME, n=1)
+        guess = f"did you mean {_BY_NAME[near[0]].name}? " if near else ""
         known = ", ".join(shape.name for shape in WELL_KNOWN)
         raise ValueError(
-            f"no model is known as {name!r}: give its config.json, or choose one of {known}"
+            f"no model is known as {name!r}: {guess}give its config.json, or choose one of {known}"
         )
     return found
+
+
+def hub_name(name: str) -> str:
+    """What the hub calls a well-known model; anything else as it is."""
+    if "/" in name:
+        return name
+    for start, owner in _OWNERS.items():
+        if name.lower().startswith(start.lower()):
+            return owner + name
+    return name
 
 
 def _refuse(config: Mapping[str, Any], name: str) -> None:
@@ -107,6 +121,12 @@ def _experts(config: Mapping[str, Any], name: str, key: str) -> dict[str, int]:
     }
 
 
+def _positions(config: Mapping[str, Any], name: str) -> int:
+    """0 where it does not say."""
+    key = "max_position_embeddings"
+    return 0 if config.get(key) is None else _size(config, name, key)
+
+
 def _size(config: Mapping[str, Any], name: str, key: str, default: int | None = None) -> int:
     value = config.get(key)
     if value is None:
@@ -118,27 +138,39 @@ def _size(config: Mapping[str, Any], name: str, key: str, default: int | None = 
     return value
 
 
-# Layers, hidden size, heads, key-value heads, head dim, MLP, vocabulary, and what else they have.
-_LLAMA_LIKE: Mapping[str, tuple[int, int, int, int, int, int, int, str]] = {
-    "Llama-3-8B": (32, 4096, 32, 8, 128, 14336, 128256, ""),
-    "Llama-3-70B": (80, 8192, 64, 8, 128, 28672, 128256, ""),
-    "Llama-3.2-1B": (16, 2048, 32, 8, 64, 8192, 128256, "tied"),
-    "Llama-3.2-3B": (28, 3072, 24, 8, 128, 8192, 128256, "tied"),
-    "Mistral-7B": (32, 4096, 32, 8, 128, 14336, 32768, ""),  # v0.3, which has no window
-    "Qwen2.5-0.5B": (24, 896, 14, 2, 64, 4864, 151936, "tied, bias"),
-    "Qwen2.5-7B": (28, 3584, 28, 4, 128, 18944, 152064, "bias"),
-    "Qwen3-0.6B": (28, 1024, 16, 8, 128, 3072, 151936, "tied, norm"),
-    "Qwen3-1.7B": (28, 2048, 16, 8, 128, 6144, 151936, "tied, norm"),
-    "Qwen3-4B": (36, 2560, 32, 8, 128, 9728, 151936, "tied, norm"),
-    "Qwen3-8B": (36, 4096, 32, 8, 128, 12288, 151936, "norm"),
-    "Qwen3-14B": (40, 5120, 40, 8, 128, 17408, 151936, "norm"),
-    "Qwen3-32B": (64, 5120, 64, 8, 128, 25600, 151936, "norm"),
-    "SmolLM2-135M": (30, 576, 9, 3, 64, 1536, 49152, "tied"),
-    "SmolLM2-360M": (32, 960, 15, 5, 64, 2560, 49152, "tied"),
-    "SmolLM2-1.7B": (24, 2048, 32, 32, 64, 8192, 49152, "tied"),
-    "Mixtral-8x7B": (32, 4096, 32, 8, 128, 14336, 32000, ""),
-    "Qwen3-30B-A3B": (48, 2048, 32, 4, 128, 768, 151936, "norm"),
+# Layers, hidden size, heads, key-value heads, head dim, MLP, vocabulary, positions, and what else
+# they have. Positions are those of the instruction-tuned models.
+_LLAMA_LIKE: Mapping[str, tuple[int, int, int, int, int, int, int, int, str]] = {
+    "Llama-2-7B": (32, 4096, 32, 32, 128, 11008, 32000, 4096, ""),
+    "Llama-2-13B": (40, 5120, 40, 40, 128, 13824, 32000, 4096, ""),
+    "Llama-3-8B": (32, 4096, 32, 8, 128, 14336, 128256, 8192, ""),
+    "Llama-3-70B": (80, 8192, 64, 8, 128, 28672, 128256, 8192, ""),
+    "Llama-3.1-8B": (32, 4096, 32, 8, 128, 14336, 128256, 131072, ""),
+    "Llama-3.1-70B": (80, 8192, 64, 8, 128, 28672, 128256, 131072, ""),
+    "Llama-3.2-1B": (16, 2048, 32, 8, 64, 8192, 128256, 131072, "tied"),
+    "Llama-3.2-3B": (28, 3072, 24, 8, 128, 8192, 128256, 131072, "tied"),
+    "Llama-3.3-70B": (80, 8192, 64, 8, 128, 28672, 128256, 131072, ""),
+    "Mistral-7B": (32, 4096, 32, 8, 128, 14336, 32768, 32768, ""),  # v0.3, which has no window
+    "Qwen2.5-0.5B": (24, 896, 14, 2, 64, 4864, 151936, 32768, "tied, bias"),
+    "Qwen2.5-1.5B": (28, 1536, 12, 2, 128, 8960, 151936, 32768, "tied, bias"),
+    "Qwen2.5-3B": (36, 2048, 16, 2, 128, 11008, 151936, 32768, "tied, bias"),
+    "Qwen2.5-7B": (28, 3584, 28, 4, 128, 18944, 152064, 32768, "bias"),
+    "Qwen2.5-14B": (48, 5120, 40, 8, 128, 13824, 152064, 32768, "bias"),
+    "Qwen2.5-32B": (64, 5120, 40, 8, 128, 27648, 152064, 32768, "bias"),
+    "Qwen2.5-72B": (80, 8192, 64, 8, 128, 29568, 152064, 32768, "bias"),
+    "Qwen3-0.6B": (28, 1024, 16, 8, 128, 3072, 151936, 40960, "tied, norm"),
+    "Qwen3-1.7B": (28, 2048, 16, 8, 128, 6144, 151936, 40960, "tied, norm"),
+    "Qwen3-4B": (36, 2560, 32, 8, 128, 9728, 151936, 40960, "tied, norm"),
+    "Qwen3-8B": (36, 4096, 32, 8, 128, 12288, 151936, 40960, "norm"),
+    "Qwen3-14B": (40, 5120, 40, 8, 128, 17408, 151936, 40960, "norm"),
+    "Qwen3-32B": (64, 5120, 64, 8, 128, 25600, 151936, 40960, "norm"),
+    "SmolLM2-135M": (30, 576, 9, 3, 64, 1536, 49152, 8192, "tied"),
+    "SmolLM2-360M": (32, 960, 15, 5, 64, 2560, 49152, 8192, "tied"),
+    "SmolLM2-1.7B": (24, 2048, 32, 32, 64, 8192, 49152, 8192, "tied"),
+    "Mixtral-8x7B": (32, 4096, 32, 8, 128, 14336, 32000, 32768, ""),
+    "Qwen3-30B-A3B": (48, 2048, 32, 4, 128, 768, 151936, 40960, "norm"),
 }
+_OWNERS = {"Qwen": "Qwen/", "Llama-3.": "meta-llama/", "SmolLM2": "HuggingFaceTB/"}
 _EXPERTS = {  # of a layer, and of a token
     "Mixtral-8x7B": (8, 2),
     "Qwen3-30B-A3B": (128, 8),
@@ -146,7 +178,7 @@ _EXPERTS = {  # of a layer, and of a token
 
 
 def _well_known(name: str) -> ModelShape:
-    layers, hidden, heads, kv_heads, head_dim, mlp, vocab, extras = _LLAMA_LIKE[name]
+    layers, hidden, heads, kv_heads, head_dim, mlp, vocab, positions, extras = _LLAMA_LIKE[name]
     num_experts, experts_per_token = _EXPERTS.get(name, (0, 0))
     return ModelShape(
         name=name,
@@ -157,6 +189,7 @@ def _well_known(name: str) -> ModelShape:
         head_dim=head_dim,
         intermediate_size=mlp,
         vocab_size=vocab,
+        max_positions=positions,
         tie_word_embeddings="tied" in extras,
         qkv_bias="bias" in extras,
         qk_norm="norm" in extras,

@@ -1,0 +1,1 @@
+"""Before a launch: what fits, how fast, for how much, and the flags to use."""
