@@ -58,6 +58,7 @@ class EngineFacts(msgspec.Struct, frozen=True):
     max_logprobs: int
     phases_ms: dict[str, float]  # start-up: what took how long
     scheduling_policy: str = "fcfs"
+    max_tenant_seqs: int = 0
     quantization: str | None = None  # of the weights; None: they are `dtype`
     enable_trace_replay: bool = False  # whether requests may force their output
 

@@ -17,6 +17,8 @@ PATHS = {
     "/v1/responses": {"post"},
     "/v1/models": {"get"},
     "/v1/models/{name}": {"get"},
+    "/v1/requests": {"get"},
+    "/v1/requests/{request_id}/explain": {"get"},
     "/tokenize": {"post"},
     "/detokenize": {"post"},
     "/tokenizer_info": {"get"},

@@ -68,7 +68,7 @@ def serve(
 ) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit code: 1 when it could not start."""
     set_up_logging(server.uvicorn_log_level, server.log_format)
-    if server.otlp_traces_endpoint is not None:
+    if server.otlp_traces_endpoint is not None or server.explain_buffer:
         engine = dataclasses.replace(engine, trace_steps=True)
     starter = start_engine or partial(
         start_engine_process, engine, relays=server.log_format == "json"

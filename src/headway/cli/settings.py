@@ -51,6 +51,7 @@ SAME_NAME = (
     "middleware",
     "custom_histogram_buckets",
     "otlp_traces_endpoint",
+    "explain_buffer",
 )
 
 

@@ -215,6 +215,7 @@ def _facts(
         max_logprobs=config.max_logprobs,
         phases_ms=phases.ms,
         scheduling_policy=config.scheduling_policy,
+        max_tenant_seqs=config.max_tenant_seqs,
         quantization=config.quantization,
         enable_trace_replay=config.enable_trace_replay,
     )

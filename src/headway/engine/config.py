@@ -56,7 +56,7 @@ class EngineConfig:
     max_logprobs: int = 20
     scheduler_cls: str | None = None  # MODULE.CLASS, a Scheduler of one's own
     enable_trace_replay: bool = False
-    trace_steps: bool = False  # tell the API process which steps ran when, for spans
+    trace_steps: bool = False  # tell the API process which steps ran when
     record: str | None = None  # file to which arrivals and decisions are written
 
     def __post_init__(self) -> None:

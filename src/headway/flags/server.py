@@ -181,6 +181,11 @@ _TELLING = (
     _switch("--enable-log-requests", "Log each request's parameters, without its text."),
     _value("--max-log-len", parse_count, "Characters of each prompt to log with them."),
     _value("--otlp-traces-endpoint", str, "Where to send OpenTelemetry spans.", "URL"),
+    _value(
+        "--explain-buffer",
+        parse_count,
+        "Requests that are over and can still be explained; 0 explains none.",
+    ),
     _object(
         "--custom-histogram-buckets", parse_buckets, "Bounds by family, in place of the usual."
     ),

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from headway.core.request import Request
 from headway.server.arrival import Arrival
 from headway.server.errors import ApiError
+from headway.server.explaining import Asker, asker_of
 from headway.server.frontend import Call, Frontend, frontend_of
 from headway.server.generation import ChoiceDelta, Delivery
 from headway.server.logprobs import TokenNames
@@ -31,6 +32,7 @@ class Envelope:
     model: str
     fingerprint: str | None
     arrival: Arrival
+    asker: Asker
 
 
 class Writer(Protocol):
@@ -48,13 +50,17 @@ class Writer(Protocol):
         """What a client reads in place of the rest: the status is long sent."""
 
 
-def envelope(http: HttpRequest, prefix: str, model: str | None, arrival: Arrival) -> Envelope:
-    """Raises ApiError where there is no such model."""
+def envelope(
+    http: HttpRequest, prefix: str, model: str | None, arrival: Arrival, *, explain: bool = False
+) -> Envelope:
+    """Raises ApiError where there is no such model, or no explanation."""
     frontend = frontend_of(http)
     name = frontend.door.check_model(model)
     answer_id = f"{prefix}-{arrival.name}"
     http.state.request_id, http.state.request_name = answer_id, arrival.name
-    return Envelope(answer_id, int(time.time()), name, frontend.system_fingerprint, arrival)
+    asker = asker_of(http, explain, frontend.explanations)
+    fingerprint = frontend.system_fingerprint
+    return Envelope(answer_id, int(time.time()), name, fingerprint, arrival, asker)
 
 
 def delivery_of(
@@ -109,7 +115,7 @@ async def _frames(call: Call, writer: Writer) -> AsyncIterator[bytes]:
 class Extras:
     """What an answer carries beside its choices: usage, and the timings of the request."""
 
-    def __init__(self, frontend: Frontend, body: GenerationBody, call: Call) -> None:
+    def __init__(self, frontend: Frontend, body: GenerationBody, call: Call, asker: Asker) -> None:
         options = body.stream_options
         settings = frontend.settings
         self._call = call
@@ -118,14 +124,16 @@ class Extras:
         )
         self._is_running = options is not None and options.continuous_usage_stats
         self._has_metrics = body.include_metrics or settings.enable_per_request_metrics
-        # A client that asked for neither may not expect a chunk without choices.
-        self._has_last_chunk = self._has_usage or body.include_metrics
+        self._asker = asker
+        # A client that asked for none of it may not expect a chunk without choices.
+        self._has_last_chunk = self._has_usage or body.include_metrics or asker.is_explained
 
     def complete(self, whole: Completion | ChatCompletion) -> None:
         """Into an answer that is not streamed."""
         whole.usage = self._call.generation.usage()
         if self._has_metrics:
             whole.metrics = self._call.metrics()
+        self._explain(whole)
 
     def mark(self, chunk: Completion | ChatChunk) -> None:
         """Into a chunk with choices."""
@@ -140,7 +148,12 @@ class Extras:
             chunk.usage = self._call.generation.usage()
         if self._has_metrics:
             chunk.metrics = self._call.metrics()
+        self._explain(chunk)
         return frame(chunk) + DONE
+
+    def _explain(self, answer: Completion | ChatCompletion | ChatChunk) -> None:
+        if self._asker.is_explained:
+            answer.explain = self._call.explanation(self._asker.tenant)
 
 
 def finish_of(delta: ChoiceDelta) -> Finish | None:

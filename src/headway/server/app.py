@@ -16,6 +16,7 @@ from headway.server.config import AppSettings
 from headway.server.doors import Doors, Traffic, Visits
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
+from headway.server.explaining import Explanations
 from headway.server.frontend import Frontend
 from headway.server.middleware import add_middleware, build_layers
 from headway.server.openapi import describe
@@ -28,6 +29,7 @@ from headway.server.routes import (
     health,
     metrics,
     models,
+    requests,
     responses,
     tokens,
 )
@@ -63,8 +65,20 @@ def create_app(
         openapi_url=None if settings.disable_docs else "/openapi.json",
     )
     app.state.tracing = tracing
-    app.state.frontend = Frontend(client, tokenizer, template, settings, folded, timelines)
-    for module in (completions, chat, responses, tokens, models, health, metrics, cache):
+    app.state.frontend = Frontend(
+        client, tokenizer, template, settings, folded, timelines, _explanations(client, settings)
+    )
+    for module in (
+        completions,
+        chat,
+        responses,
+        tokens,
+        models,
+        health,
+        metrics,
+        cache,
+        requests,
+    ):
         app.include_router(module.router)
     _add_error_shapes(app)
     describe(app)
@@ -108,6 +122,15 @@ def _tracing(client: EngineClient, settings: AppSettings) -> Tracing | None:
     client.add_fold(tracing)
     client.add_step_fold(tracing)
     return tracing
+
+
+def _explanations(client: EngineClient, settings: AppSettings) -> Explanations | None:
+    if not settings.explain_buffer:
+        return None
+    explanations = Explanations(client.facts, settings.explain_buffer, client.catch_up)
+    client.add_fold(explanations.fold)
+    client.add_step_fold(explanations.fold)
+    return explanations
 
 
 def _add_layers(app: FastAPI, client: EngineClient, folded: Metrics, settings: AppSettings) -> None:

@@ -97,6 +97,7 @@ class ServerConfig:
     enable_log_requests: bool = False
     max_log_len: int | None = None
     otlp_traces_endpoint: str | None = None
+    explain_buffer: int = 10_000
     custom_histogram_buckets: Mapping[str, Sequence[float]] = field(default_factory=dict)
     # How it lives and leaves.
     shutdown_timeout: int = 30
@@ -124,7 +125,7 @@ class ServerConfig:
 
 def _check_numbers(config: ServerConfig) -> None:
     _require(0 <= config.port <= 65535, f"port must be from 0 to 65535, got {config.port}")
-    for name in ("shutdown_timeout", "max_log_len", "engine_restart_limit"):
+    for name in ("shutdown_timeout", "max_log_len", "explain_buffer", "engine_restart_limit"):
         value = getattr(config, name)
         _require(value is None or value >= 0, f"{name} must be at least 0, got {value}")
     for name in (
@@ -233,3 +234,4 @@ class AppSettings:
     middleware: tuple[str, ...] = ()  # import paths of ASGI classes or functions, outermost last
     custom_histogram_buckets: Mapping[str, Sequence[float]] = field(default_factory=dict)
     otlp_traces_endpoint: str | None = None
+    explain_buffer: int = 10_000  # requests that are over and can be explained; 0: none can

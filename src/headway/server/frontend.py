@@ -16,12 +16,14 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request as HttpRequest
 
 from headway.core.request import Request
+from headway.insight.explain.report import Explanation
 from headway.insight.metrics import Metrics
 from headway.insight.timeline import Timelines, metrics_body
 from headway.server.brakes import NeverFitsError, QueueFullError
 from headway.server.config import AppSettings
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
+from headway.server.explaining import Explanations
 from headway.server.generation import Delivery, Generation
 from headway.server.ledger import IdInUseError
 from headway.server.params import Door, seed_source
@@ -55,6 +57,7 @@ class Frontend:
     settings: AppSettings
     metrics: Metrics
     timelines: Timelines
+    explanations: Explanations | None = None
     open_calls: OpenCalls = field(default_factory=OpenCalls)
 
     @property
@@ -184,6 +187,12 @@ class Call:
         timings = self._frontend.timelines.take(self.generation.requests)
         return UNSET if timings is None else metrics_body(timings)
 
+    def explanation(self, tenant: str | None) -> Explanation | UnsetType:
+        explanations = self._frontend.explanations
+        if explanations is None:
+            return UNSET
+        return explanations.of_body(self.generation.requests, tenant) or UNSET
+
     def close(self) -> None:
         """Withdraw what has not ended. May be called again."""
         if not self._is_open:
@@ -192,7 +201,10 @@ class Call:
         self._frontend.open_calls.count -= 1
         self.generation.close()
         self._frontend.client.catch_up()
-        self._frontend.timelines.delivered(self.generation.requests, time.monotonic_ns())
+        requests, now_ns = self.generation.requests, time.monotonic_ns()
+        self._frontend.timelines.delivered(requests, now_ns)
+        if self._frontend.explanations is not None:
+            self._frontend.explanations.fold.delivered(requests, now_ns)
 
 
 async def run_aside(work: Callable[[], Result], length: int) -> Result:

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
 
+from headway.insight.explain.report import Explanation
 from headway.server.errors import Problem
 from headway.server.schema import answers, bodies, responses, service
 from headway.server.schema.answers import ErrorAnswer
@@ -17,7 +18,7 @@ from headway.server.schema.fields import LABELS, NO_EFFECT
 
 _REF = "#/components/schemas/{name}"
 # What routes refer to; what these refer to comes along.
-_STRUCTS: tuple[type[msgspec.Struct], ...] = (
+_STRUCTS: tuple[type, ...] = (
     answers.Completion,
     answers.ChatCompletion,
     answers.ChatChunk,
@@ -31,6 +32,8 @@ _STRUCTS: tuple[type[msgspec.Struct], ...] = (
     *responses.EVENTS,
     service.ModelCard,
     service.ModelList,
+    service.RequestList,
+    Explanation,
     service.Tokens,
     service.Text,
     service.TokenizerCard,
@@ -66,11 +69,12 @@ _EVERYWHERE = (Problem.INVALID_KEY, Problem.INTERNAL, Problem.DRAINING)
 _GENERATION_HEADERS = {
     "x-request-id": "This request's id; the answer's id ends in it. Goes before the body's.",
     "x-request-deadline": "Give up so many seconds from now; a decimal number.",
+    "x-explain": "1: as the field explain of a body.",
 }
 
 
 def documented(
-    answer: type[msgspec.Struct] | None,
+    answer: type | None,
     body: type[msgspec.Struct] | None = None,
     *,
     stream: Sequence[type[msgspec.Struct]] = (),
@@ -144,7 +148,7 @@ def _components() -> dict[str, Any]:
     return components
 
 
-def _ref(struct: type[msgspec.Struct]) -> dict[str, str]:
+def _ref(struct: type) -> dict[str, str]:
     return {"$ref": _REF.format(name=struct.__name__)}
 
 

@@ -49,7 +49,7 @@ class JsonAnswer(Response):
 
     def __init__(
         self,
-        body: msgspec.Struct,
+        body: object,
         headers: Mapping[str, str] | None = None,
         on_close: Callable[[], None] = lambda: None,
         status: int = 200,

@@ -51,7 +51,7 @@ async def create_chat_completion(http: HttpRequest) -> Response:
     body = parsed.body
     frontend.door.check_fields(body)
     arrival = arrive(http, frontend.settings, body.request_id)
-    head = envelope(http, "chatcmpl", body.model, arrival)
+    head = envelope(http, "chatcmpl", body.model, arrival, explain=body.explain)
     frontend.check_room(frontend.door.check_num_choices(1, body), arrival.tenant)
     text = await frontend.renderer.render(body.messages, body)
     # The template writes the special tokens itself.
@@ -76,7 +76,7 @@ class ChatWriter:
         self._head = head
         self._body = body
         self._generation = call.generation
-        self._extras = Extras(frontend, body, call)
+        self._extras = Extras(frontend, body, call, head.asker)
         self._role = frontend.renderer.answer_role(body.messages, body)
         self._echo = frontend.renderer.echoed(body.messages, self._role) if body.echo else ""
         self._names = token_names(frontend, body)

@@ -48,7 +48,7 @@ async def create_completion(http: HttpRequest) -> Response:
     body = parsed.body
     frontend.door.check_fields(body)
     arrival = arrive(http, frontend.settings, body.request_id)
-    head = envelope(http, "cmpl", body.model, arrival)
+    head = envelope(http, "cmpl", body.model, arrival, explain=body.explain)
     requests = await _requests(frontend, head.id, body, arrival)
     headers = ignored_header(parsed.ignored)
     headers |= clamped_header(body.max_tokens, requests)
@@ -113,7 +113,7 @@ class CompletionWriter:
         self._body = body
         self._generation = call.generation
         self._tokenizer = frontend.tokenizer
-        self._extras = Extras(frontend, body, call)
+        self._extras = Extras(frontend, body, call, head.asker)
         names = token_names(frontend, body)
         self._logprobs = [
             LogprobsWriter(names, body.logprobs or 0) for _ in range(self._generation.num_choices)

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from headway.insight.explain.report import Explanation
+
 Finish = Literal["stop", "length", "abort", "repetition"]
 # token id → logprob, rank and text; null for the first token, which nothing predicts
 PromptLogprobs = list[dict[str, "PromptLogprob"] | None]
@@ -79,6 +81,7 @@ class Completion(Struct, kw_only=True):
     choices: list[CompletionChoice]
     usage: Usage | UnsetType | None = UNSET
     metrics: dict[str, Any] | UnsetType = UNSET
+    explain: Explanation | UnsetType = UNSET
 
 
 class TopLogprob(Struct, frozen=True):
@@ -121,6 +124,7 @@ class ChatCompletion(Struct, kw_only=True):
     choices: list[ChatChoice]
     usage: Usage | UnsetType | None = UNSET
     metrics: dict[str, Any] | UnsetType = UNSET
+    explain: Explanation | UnsetType = UNSET
     prompt_logprobs: PromptLogprobs | UnsetType = UNSET
     prompt_token_ids: list[int] | UnsetType = UNSET
 
@@ -148,6 +152,7 @@ class ChatChunk(Struct, kw_only=True):
     choices: list[ChatChunkChoice]
     usage: Usage | UnsetType | None = UNSET
     metrics: dict[str, Any] | UnsetType = UNSET
+    explain: Explanation | UnsetType = UNSET
     prompt_token_ids: list[int] | UnsetType = UNSET
 
 

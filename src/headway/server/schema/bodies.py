@@ -105,6 +105,9 @@ class GenerationBody(Struct, kw_only=True):
     include_metrics: Annotated[
         bool, Meta(description="Timings of this request, in the answer.")
     ] = False
+    explain: Annotated[bool, Meta(description="Where this request's time went, in the answer.")] = (
+        False
+    )
     trace_decode_token_ids: Annotated[
         TokenIds | None, Meta(description="The output, given beforehand; the model scores it.")
     ] = None

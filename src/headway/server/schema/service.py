@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from headway.insight.explain.report import Glance
+
 
 class ModelCard(Struct, kw_only=True):
     id: str
@@ -20,6 +22,11 @@ class ModelCard(Struct, kw_only=True):
 class ModelList(Struct, kw_only=True):
     object: Literal["list"] = "list"
     data: list[ModelCard]
+
+
+class RequestList(Struct, kw_only=True):
+    object: Literal["list"] = "list"
+    data: list[Glance]
 
 
 class Tokens(Struct):
