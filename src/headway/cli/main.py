@@ -19,6 +19,7 @@ usage: headway COMMAND [MODEL] [flags]
   sweep      simulate for each value of a flag
   replay     decide a recording again, as it was or under other flags
   bench      put a load on any OpenAI-compatible server and measure it
+  explain    say where a request's time went, and because of whom
   doctor     which wall binds a running server or a recording, and what to change
   calibrate  measure how long this machine's steps take, for the simulator
   verify     whether a server's answers depend on who asks at the same time
@@ -82,6 +83,12 @@ def _doctor(argv: Sequence[str]) -> int:
     return main(argv)
 
 
+def _explain(argv: Sequence[str]) -> int:
+    from headway.cli.explain import main
+
+    return main(argv)
+
+
 def _calibrate(argv: Sequence[str]) -> int:
     from headway.cli.calibrate import main
 
@@ -108,6 +115,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "simulate": _simulate,
     "sweep": _sweep,
     "replay": _replay,
+    "explain": _explain,
     "bench": _bench,
     "doctor": _doctor,
     "calibrate": _calibrate,

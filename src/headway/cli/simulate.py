@@ -22,9 +22,10 @@ _OUTPUT_FLAGS = {
     "--seeds": ("N", "Runs under so many seeds: mean and standard deviation."),
     "--json": ("FILE|-", "All figures and settings."),
     "--plot": ("[KIND:]FILE", "PNG or SVG; KIND is batch or lanes of a run, latency of a sweep."),
+    "--record": ("FILE", "A recording of the run, for headway explain and headway replay."),
     "--no-inert": ("", "Leave out which knobs change nothing here."),
 }
-_NOT_SWEPT = ("--sweep", "--seeds", "--json", "--plot", "--no-inert")
+_NOT_SWEPT = ("--sweep", "--seeds", "--json", "--plot", "--record", "--no-inert")
 _PLOTS = ("batch", "lanes", "latency")
 
 
@@ -34,6 +35,7 @@ class _Output:
     num_seeds: int
     json: str | None
     plots: Sequence[tuple[str, str]]  # kind and file
+    record: str | None
     tells_inert: bool
 
     @property
@@ -75,6 +77,10 @@ def _output(values: Mapping[str, Sequence[str]]) -> _Output:
         axes[name] = choices
     plots = [_plot(given, is_sweep=bool(axes)) for given in values.get("--plot", ())]
     refuse_unwritable("--json", values.get("--json", (None,))[-1])
+    record = values.get("--record", (None,))[-1]
+    refuse_unwritable("--record", record)
+    if record is not None and axes:
+        raise FlagError("--record is of one run, not of a sweep")
     for _, path in plots:
         refuse_unwritable("--plot", path)
     return _Output(
@@ -82,6 +88,7 @@ def _output(values: Mapping[str, Sequence[str]]) -> _Output:
         _num_seeds(values.get("--seeds", ("1",))[-1]),
         values.get("--json", (None,))[-1],
         plots,
+        record,
         "--no-inert" not in values,
     )
 
@@ -168,7 +175,13 @@ def _first_run(setup: Setup, output: _Output) -> Result:
     from headway.simulator.lanes import LaneLog
 
     log = LaneLog() if any(kind == "lanes" for kind, _ in output.plots) else None
-    result = setup.run((log,) if log else ())
+    step_listeners = (log,) if log else ()
+    if output.record is None:
+        result = setup.run(step_listeners)
+    else:
+        from headway.cli.simulated_recording import recorded_run
+
+        result = recorded_run(setup, output.record, step_listeners)
     check_served(result)
     for kind, path in output.plots:
         from headway.simulator import plots

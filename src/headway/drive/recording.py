@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from headway.core.config import SchedulerConfig
 from headway.drive.record import StepRecord
 
 VERSION = 2
@@ -124,6 +125,11 @@ _KINDS: dict[str, type[Entry | RecordingHeader]] = {
     "step": StepRecord,
 }
 _NAME_OF = {kind: name for name, kind in _KINDS.items()}
+
+
+def recorded_settings(config: SchedulerConfig) -> dict[str, object]:
+    """What a header says of it: all but the salt, with which prompts could be guessed at."""
+    return {name: value for name, value in asdict(config).items() if name != "prefix_salt"}
 
 
 @dataclass(slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from headway.core.scheduler import Scheduler
 from headway.drive.recorder import Recorder
-from headway.drive.recording import RecordingHeader, write_line
+from headway.drive.recording import RecordingHeader, recorded_settings, write_line
 from headway.engine.clock import RealClock
 from headway.engine.record_file import RecordFile
 from headway.wire import EngineFacts
@@ -41,11 +41,10 @@ class RunningRecording:
 def start_recording(path: str, scheduler: Scheduler, facts: EngineFacts) -> RunningRecording:
     """Open the file and write the header. Raises ValueError if the file cannot be written."""
     file = RecordFile(path)
-    settings = {k: v for k, v in asdict(scheduler.config).items() if k != "prefix_salt"}
     header = RecordingHeader(
         start_ns=RealClock().now_ns(),
         num_blocks=scheduler.pool.num_blocks,
-        scheduler=settings,
+        scheduler=recorded_settings(scheduler.config),
         model={name: getattr(facts, name) for name in _MODEL_FACTS},
     )
     file.write(write_line(header))

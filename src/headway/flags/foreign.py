@@ -146,7 +146,6 @@ _REFUSED = (
     ),
     _refused(
         "--runaway-alarm-length-share",
-        "--explain-buffer",
     ),
 )
 FOREIGN: tuple[Foreign, ...] = (*_IGNORED, *_ONE_VALUE, *_REFUSED)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from starlette.requests import HTTPConnection
 
 from headway.core.request import Request
-from headway.insight.explain.explain import explain, glance
+from headway.insight.explain.explain import explain, glance, names_of
 from headway.insight.explain.fold import Account, Explainer
 from headway.insight.explain.life import Pool
 from headway.insight.explain.report import Explanation, Glance
@@ -23,8 +23,6 @@ _OFF = (
     "this server explains no requests: start it with --explain-buffer N, for the latest N of them"
 )
 _SOMEBODY = "(another tenant)"
-# An answer's id, or the client's own part of it, to the ids of requests.
-_FORMS = ("{}", "{}-0", "chatcmpl-{}", "cmpl-{}-0", "resp-{}")
 _YES, _NO = ("1", "true", "yes"), ("0", "false", "no")
 
 
@@ -64,7 +62,7 @@ class Explanations:
         Raises ApiError for one that is not known, or is not this tenant's.
         """
         self._catch_up()
-        found = (self.fold.account(form.format(name)) for form in _FORMS)
+        found = map(self.fold.account, names_of(name))
         account = next((a for a in found if a is not None), None)
         if account is None or not _may_see(account, tenant):
             raise ApiError(

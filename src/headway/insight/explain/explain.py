@@ -19,7 +19,14 @@ from headway.insight.explain.report import (
 )
 from headway.insight.explain.verdict import cause_of, verdict_of
 
+# An answer's id, or the client's own part of it, to ids of requests.
+_FORMS = ("{}", "{}-0", "chatcmpl-{}", "cmpl-{}-0", "resp-{}")
 Show = Callable[[str], str]  # a request id as whoever asks may see it
+
+
+def names_of(name: str) -> list[str]:
+    """The ids that a request may have whose answer, or whose client, calls it so."""
+    return [form.format(name) for form in _FORMS]
 
 
 def explain(explainer: Explainer, account: Account, now_ns: int, show: Show = str) -> Explanation:

@@ -162,6 +162,9 @@ class Explainer:
         """Under way or remembered; None for one that is neither."""
         return self._accounts.get(request_id) or self._kept.get(request_id)
 
+    def under_way(self) -> list[Account]:
+        return list(self._accounts.values())
+
     def slowest(self, number: int, now_ns: int, tenant: str | None = None) -> list[Account]:
         """Those that took, or have been under way, longest; of one tenant if that is named."""
         known = chain(self._kept.values(), self._accounts.values())

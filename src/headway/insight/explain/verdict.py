@@ -75,9 +75,8 @@ def _clauses(sequence: SequenceExplanation) -> Iterator[tuple[int, str]]:
         yield wait.ns, _waiting(wait)
     yield parts[PREFILL], _prefilling(sequence, shown[PREFILL])
     yield parts[DECODE], f"decoded {_count(sequence.output_tokens, 'token')} in {shown[DECODE]}"
-    prompts = _mostly("", [one.request_id for one in sequence.stall.by])
-    whose = f"prompts of others{prompts}" if prompts else "prompts of others"
-    yield parts[STALL], f"stalled {shown[STALL]} by {whose}"
+    whose = _mostly(" of", [one.request_id for one in sequence.stall.by])
+    yield parts[STALL], f"stalled {shown[STALL]} by prompts{whose or ' of others'}"
     away_ns = parts[PREEMPTED] + parts[RECOMPUTE]
     if away_ns:
         times = _count(sequence.preemptions, "preemption")
