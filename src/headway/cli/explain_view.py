@@ -133,7 +133,7 @@ def _details(sequence: SequenceExplanation) -> Iterator[str]:
     prefill = sequence.prefill
     if prefill.computed_tokens or prefill.cached_tokens:
         yield (
-            f"prompt: {prefill.computed_tokens:,} tokens computed in {prefill.steps:,} steps, "
+            f"prompt: {prefill.computed_tokens:,} tokens computed in {_steps(prefill.steps)}, "
             f"{prefill.cached_tokens:,} from the prefix cache; {nanoseconds(prefill.computing_ns)} "
             f"in its steps, {nanoseconds(prefill.between_ns)} between them"
         )
@@ -164,15 +164,19 @@ def _stall_lines(sequence: SequenceExplanation) -> Iterator[str]:
     longest = ""
     if stall.longest_step is not None:
         longest = f", {nanoseconds(stall.longest_ns)} of it in step {stall.longest_step:,}"
-    yield f"stalled {nanoseconds(sequence.parts_ns[STALL])} in {stall.steps:,} steps{longest}:"
+    yield f"stalled {nanoseconds(sequence.parts_ns[STALL])} in {_steps(stall.steps)}{longest}:"
     for one in stall.by:
         yield (
             f"  {nanoseconds(one.ns)} by {_plain(one.request_id)}: {one.tokens:,} prompt tokens in "
-            f"{one.steps:,} steps"
+            f"{_steps(one.steps)}"
         )
     for ns, who in ((stall.others_ns, "others"), (stall.unknown_ns, "who is forgotten")):
         if ns:
             yield f"  {nanoseconds(ns)} by {who}"
+
+
+def _steps(number: int) -> str:
+    return "1 step" if number == 1 else f"{number:,} steps"
 
 
 def _eviction_lines(sequence: SequenceExplanation) -> Iterator[str]:
