@@ -2,12 +2,14 @@
 
     python -m benchmarks.explain cost [--pairs 3] [--share 0.25]
     python -m benchmarks.explain crowd [--requests 1000]
+    python -m benchmarks.explain step
 
 `cost`: W1 (docs/benchmarks.md: 64 mixed requests at once, greedy) through 64 streams, with
 --explain-buffer 0 and with the usual one by turns; tokens per second and processor time of the two
 processes. `crowd`: short requests with shared beginnings, a pool that the running outgrow and
 clients that leave; each explanation must add up to the nanosecond, agree with what the client's
-clock said, and with what the recording of the same run says. Exits with 1 where one does not.
+clock said, and with what the recording of the same run says. Exits with 1 where one does not. `step`: what one step of 64
+decodes costs more in each process, without a model.
 """
 
 from __future__ import annotations
@@ -27,7 +29,13 @@ from benchmarks.load.receiving import receive
 from benchmarks.load.server import Server, processor_seconds, running
 from benchmarks.serve_cost import KV_BYTES, NUM_SEQS, _body, workload
 
-from headway.cli.explained_recording import explain_recording
+from headway.cli.explained_recording import explain_recording, pool_of
+from headway.core.config import SchedulerConfig
+from headway.core.request import Request, SamplingParams
+from headway.core.scheduler import Scheduler
+from headway.core.step import StepResult
+from headway.drive.record import brief_of
+from headway.insight.explain.fold import Explainer
 from headway.insight.explain.report import PARTS, Explanation
 
 _CLIENTS = 24
@@ -74,6 +82,42 @@ def _served(work: list[tuple[list[int], int]], buffer: str) -> tuple[float, floa
 def _show(name: str, values: list[float]) -> None:
     middle = statistics.median(values)
     print(f"  {name:42s} {middle:9.2f}  [{min(values):.2f} .. {max(values):.2f}]", flush=True)
+
+
+# ---- What a step costs ----
+
+
+def step_costs(num_sequences: int = 64, num_steps: int = 2000) -> None:
+    """Medians of microseconds: what the engine does more for a step, and the API process."""
+    config = SchedulerConfig(max_num_seqs=num_sequences, max_num_batched_tokens=4096)
+    scheduler = Scheduler(config, 100 * num_sequences)
+    explainer = Explainer(pool_of(config), buffer=1)
+    engine, api = [], []
+    for number in range(num_sequences):
+        asked = Request(
+            request_id=f"r{number}",
+            prompt_token_ids=(1,) * 20,
+            sampling=SamplingParams(max_tokens=num_steps + 1),
+            arrival_ns=1,
+        )
+        explainer.on_submitted(asked, 1)
+        explainer.on_events(scheduler.add(asked, 1), 1)
+    for number in range(1, num_steps):
+        start_ns, end_ns = number * 10_000_000, (number + 1) * 10_000_000
+        step = scheduler.schedule(start_ns)
+        explainer.on_events(step.admitted, start_ns)
+        sampled = {chunk.sequence.sequence_id: (5,) for chunk in step.chunks}
+        events = scheduler.complete(step, StepResult(sampled), end_ns)
+        began = time.perf_counter_ns()
+        brief = brief_of(step, start_ns, end_ns)
+        told = time.perf_counter_ns()
+        explainer.on_step(brief)
+        explainer.on_events(events, end_ns)
+        api.append((time.perf_counter_ns() - told) / 1e3)
+        engine.append((told - began) / 1e3)
+    print(f"a step of {num_sequences} decodes, us")
+    _show("more in the engine process", engine)
+    _show("more in the API process", api)
 
 
 # ---- Whether it adds up ----
@@ -175,11 +219,14 @@ def _distance(live: Explanation, recorded: Explanation) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("cost", "crowd"))
+    parser.add_argument("what", choices=("cost", "crowd", "step"))
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--share", type=float, default=0.25, help="of each output's length")
     parser.add_argument("--requests", type=int, default=1000)
     args = parser.parse_args()
+    if args.what == "step":
+        step_costs()
+        return 0
     if args.what == "cost":
         compare(args.pairs, args.share)
         return 0

@@ -82,7 +82,7 @@ def _clauses(sequence: SequenceExplanation) -> Iterator[tuple[int, str]]:
         times = _count(sequence.preemptions, "preemption")
         names = _mostly(" for", [one.beneficiary for one in sequence.evictions])
         yield away_ns, f"lost {nanoseconds(away_ns)} to {times}{names}"
-    yield parts[DELIVERY], f"its client took {shown[DELIVERY]} to read the rest of the answer"
+    yield parts[DELIVERY], f"{shown[DELIVERY]} until its client had the rest of the answer"
 
 
 def _waiting(wait: Wait) -> str:
