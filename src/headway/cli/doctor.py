@@ -18,9 +18,11 @@ _ABOUT = """\
 usage: headway doctor SOURCE [flags]
 
 SOURCE is the address of a running server (http://host:port: Headway, vLLM, SGLang, TGI, llama.cpp),
-one or more saved pages of its /metrics, oldest first, or a recording (headway serve --record).
-Says which wall binds, by which figures, what changes nothing, what to change and what that would
-bring, and what else is wrong.
+one or more saved pages of its /metrics, oldest first, a log (Headway, vLLM, SGLang), a recording
+(headway serve --record), or a file of usage: the responses of a day, or their usage objects, as
+JSON lines or CSV. Says which wall binds, by which figures, what changes nothing, what to change and
+what that would bring, and what else is wrong; of usage, how answers end, and what continuous
+batching is worth for their lengths.
 
   --interval S              how long to watch a server, in seconds; 10 unless given. Of saved pages:
                             the time between two, where the files' own times are not to be trusted
@@ -30,14 +32,36 @@ bring, and what else is wrong.
   --max-num-seqs N          what the server was started with, where it does not tell (vLLM)
   --max-num-batched-tokens N  the same
   --recording N             which one, where a file holds several
+  --last S                  of a log, its last seconds; 900 unless given
+  --baseline FILE           usage of better days, to compare answers with
+  --plot FILE               of usage: a PNG or SVG of throughput by batch size
+  --step-time, --hardware, --model-shape, ...   of usage: what its batches are simulated on, as
+                            headway simulate --help has it; Llama-3-8B on h100 unless given
   --json FILE|-             the report as JSON
 
 The exit code is that of the worst that was found: 0 healthy, 1 a warning, 3 critical. 2 says that
 SOURCE cannot be read."""
 _OWN = (
     *("--interval", "--count", "--api-key", "--max-num-seqs", "--max-num-batched-tokens"),
-    *("--recording", "--json"),
+    *("--recording", "--last", "--baseline", "--plot", "--json"),
 )
+# Flags that some kinds of source do not read, with those that do.
+_READ_BY = {
+    "--interval": ("server", "page"),
+    "--api-key": ("server",),
+    "--max-num-seqs": ("server", "page", "log", "recording"),
+    "--recording": ("recording",),
+    "--last": ("log",),
+    "--baseline": ("usage",),
+    "--plot": ("usage",),
+}
+_KINDS = {
+    "server": "a running server",
+    "page": "saved pages of metrics",
+    "log": "a log",
+    "recording": "a recording",
+    "usage": "a file of usage",
+}
 _SWITCHES = ("--watch",)
 
 
@@ -52,7 +76,12 @@ class Asked:
     max_num_seqs: int | None
     max_num_batched_tokens: int | None
     recording: int | None
+    last_s: float | None
+    baseline: str | None
+    plot: str | None
+    machine: Mapping[str, str]  # flags
     json_target: str | None
+    given: frozenset[str]  # names of flags
 
 
 def main(argv: Sequence[str]) -> int:
@@ -75,6 +104,8 @@ def _report(asked: Asked) -> int:
     from headway.insight.doctor.findings import Severity
 
     refuse_unwritable("--json", asked.json_target)
+    if _kind(asked) == "usage":
+        return _report_usage(asked)
     worst, is_first = Severity.HEALTHY, True
     try:
         for observation, diagnosis in _reports(asked):
@@ -101,6 +132,39 @@ def _reports(asked: Asked) -> Iterator[tuple[Observation, Diagnosis]]:
         yield observation, diagnose(observation)
 
 
+def _report_usage(asked: Asked) -> int:
+    from headway.cli.doctor_usage import UsageFlags, print_usage_report, usage_report
+    from headway.cli.readouts import write_json
+
+    if len(asked.sources) > 1:
+        raise FlagError("one file of usage at a time; --baseline takes another to compare with")
+    flags = UsageFlags(
+        baseline=asked.baseline,
+        plot=asked.plot,
+        machine=asked.machine,
+        token_budget=asked.max_num_batched_tokens,
+    )
+    report = usage_report(asked.sources[0], flags)
+    if asked.json_target != "-":
+        print_usage_report(report)
+    if asked.json_target:
+        write_json(report.to_dict(), asked.json_target)
+    return int(report.diagnosis.worst)
+
+
+def _kind(asked: Asked) -> str:
+    """Raises FlagError for a flag that changes nothing about this kind of source."""
+    from headway.cli.doctor_sources import kind_of_sources
+
+    kind = kind_of_sources(asked.sources)
+    read_by = _READ_BY | dict.fromkeys(asked.machine, ("usage",))
+    for flag in sorted(asked.given):
+        if kind not in read_by.get(flag, (kind,)):
+            listed = " and ".join(_KINDS[one] for one in read_by[flag])
+            raise FlagError(f"{flag} is for {listed}, and this is {_KINDS[kind]}: leave it out")
+    return kind
+
+
 # ---- The command line ----
 
 
@@ -108,14 +172,16 @@ def _asked(argv: Sequence[str]) -> Asked:
     """Raises FlagError."""
     import os
 
-    values, sources = split_repeated(argv, _OWN, _SWITCHES)
+    from headway.cli.doctor_usage import MACHINE_FLAGS
+
+    values, sources = split_repeated(argv, (*_OWN, *MACHINE_FLAGS), _SWITCHES)
     for word in sources:
         if word.startswith("-"):
             raise FlagError(f"there is no flag {word}: see headway doctor --help")
     if not sources:
         raise FlagError(
-            "which server? Give its address (http://host:port), a saved page of its /metrics, or "
-            "a recording"
+            "which server? Give its address (http://host:port), a saved page of its /metrics, a "
+            "log, a recording, or a file of usage"
         )
     own = {name: given[-1] for name, given in values.items()}
     if "--count" in own and "--watch" not in own:
@@ -131,7 +197,12 @@ def _asked(argv: Sequence[str]) -> Asked:
         max_num_seqs=_count(own, "--max-num-seqs"),
         max_num_batched_tokens=_count(own, "--max-num-batched-tokens"),
         recording=_count(own, "--recording"),
+        last_s=_number(own, "--last", 1, 1e9),
+        baseline=own.get("--baseline"),
+        plot=own.get("--plot"),
+        machine={name: own[name] for name in MACHINE_FLAGS if name in own},
         json_target=own.get("--json"),
+        given=frozenset(own),
     )
 
 

@@ -1,4 +1,4 @@
-"""Where the doctor's observations come from: a running server, saved pages, a recording."""
+"""Where the doctor's observations come from: a running server, saved pages, a log, a recording."""
 
 from __future__ import annotations
 
@@ -137,21 +137,34 @@ def _check_status(url: str, status: int) -> None:
 # ---- Files ----
 
 
-def _of_files(asked: Asked) -> Observation:
-    for path in asked.sources:
+def kind_of_sources(sources: Sequence[str]) -> str:
+    """server, page, log, recording or usage. Raises ValueError with a sentence."""
+    if sources[0].startswith(("http://", "https://")):
+        return "server"
+    for path in sources:
         if not os.path.exists(path):
             raise ValueError(
                 f"{path} is neither a file nor an address: an address begins with http://"
             )
         if os.path.isdir(path):
             raise ValueError(f"{path} is a directory: give a file")
-    kinds = [_kind_of(path) for path in asked.sources]
-    if kinds[0] == "recording":
-        if len(kinds) > 1:
-            raise FlagError("one recording at a time")
-        from headway.cli.doctor_recording import observe_recording
+    kinds = [_kind_of(path) for path in sources]
+    if len(sources) > 1 and set(kinds) != {"page"}:
+        raise FlagError(f"one file at a time, unless all are pages of metrics: {sources[0]} first")
+    return kinds[0]
 
-        return observe_recording(asked.sources[0], asked.recording)
+
+def _of_files(asked: Asked) -> Observation:
+    path = asked.sources[0]
+    match kind_of_sources(asked.sources):
+        case "recording":
+            from headway.cli.doctor_recording import observe_recording
+
+            return observe_recording(path, asked.recording)
+        case "log":
+            from headway.insight.logs.read import USUAL_LAST_S, observe_log
+
+            return observe_log(path, asked.last_s or USUAL_LAST_S)
     return _of_pages(asked)
 
 
@@ -162,11 +175,22 @@ def _kind_of(path: str) -> str:
         for line in islice(read_lines(path), _LINES_LOOKED_AT):
             if line.startswith('{"kind":"header"'):
                 return "recording"
-            if line.strip():
+            if line.startswith(("# HELP ", "# TYPE ")):
                 return "page"
+            if line.strip():
+                return _kind_of_text(path)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     raise ValueError(f"{path} is empty")
+
+
+def _kind_of_text(path: str) -> str:
+    from headway.insight.logs.read import looks_like_log
+    from headway.insight.usage.read import looks_like_usage
+
+    if looks_like_usage(path):
+        return "usage"
+    return "log" if looks_like_log(path) else "page"
 
 
 def _of_pages(asked: Asked) -> Observation:
