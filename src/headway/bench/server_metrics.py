@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from headway.bench.server import get
 from headway.bench.target import Target
+from headway.insight.doctor.page import read_page
 
 # Ours by vLLM's. Of the last, older servers have another name.
 HISTOGRAMS = {
@@ -63,22 +62,17 @@ def read_histograms(target: Target, headers: Mapping[str, str]) -> dict[str, His
 
 def parse_histograms(text: str) -> dict[str, Histogram]:
     """Raises ValueError for what is no page of metrics."""
-    counts: dict[str, dict[float, float]] = {}
-    totals: dict[str, float] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            name, _, part = sample.name.rpartition("_")
-            if part == "bucket":
-                bound = float(sample.labels["le"])
-                bounds = counts.setdefault(name, {})
-                bounds[bound] = bounds.get(bound, 0.0) + sample.value
-            elif part == "sum":
-                totals[name] = totals.get(name, 0.0) + sample.value
+    page = read_page(text)
     found: dict[str, Histogram] = {}
     for ours, names in HISTOGRAMS.items():
         for name in names:
-            if name in counts and name in totals and math.inf in counts[name]:
-                found.setdefault(ours, Histogram(tuple(sorted(counts[name].items())), totals[name]))
+            counts: dict[float, float] = {}
+            for sample in page.named(f"{name}_bucket"):
+                bound = float(sample.labels.get("le", "nan"))
+                counts[bound] = counts.get(bound, 0.0) + sample.value
+            totals = [sample.value for sample in page.named(f"{name}_sum")]
+            if math.inf in counts and totals:
+                found.setdefault(ours, Histogram(tuple(sorted(counts.items())), sum(totals)))
     return found
 
 

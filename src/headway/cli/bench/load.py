@@ -150,11 +150,11 @@ def _spec(flags: BenchFlags) -> dict[str, Any]:
 def _read(own: Mapping[str, str]) -> dict[str, Any]:
     """As the simulator's command reads it, which wants times where here they may come later."""
     is_timed = any(name in own for name in ("--arrivals", "--workload", "--trace"))
-    trial = dict(own) if is_timed else {**own, "--arrivals": "at-once"}
+    trial = dict(own) if is_timed else {**own, "--arrivals": "poisson:1"}
     if not is_timed and "--requests" not in trial and "--duration-s" not in trial:
         trial["--requests"] = "1"
     if own.get("--format") == "sharegpt" and "--arrivals" not in own:
-        trial["--arrivals"] = "at-once"
+        trial["--arrivals"] = "poisson:1"
     _, spec = workload_of(trial, 0)
     added = {WORKLOAD_FLAGS[name] for name in trial if name not in own}
     return {name: value for name, value in spec.items() if name not in added}

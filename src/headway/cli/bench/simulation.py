@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.bench.flags import SIMULATION_FLAGS, BenchFlags
@@ -43,10 +44,14 @@ def split_settings(flags: BenchFlags) -> tuple[str | None, dict[str, Any]]:
 
 
 def refuse_unreadable(flags: BenchFlags) -> None:
-    """Before the load, after which a recording of the server holds it too. Raises ValueError."""
+    """Before the load, after which a recording of the server holds it too. Raises ValueError.
+
+    A server that has just come up may not have written a byte yet.
+    """
     from headway.replay.files import stored_recordings
 
-    if path := flags.get("--simulate-from"):
+    path = flags.get("--simulate-from")
+    if path and not (Path(path).is_file() and not Path(path).stat().st_size):
         next(stored_recordings(path))
 
 
