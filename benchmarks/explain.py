@@ -8,8 +8,8 @@
 --explain-buffer 0 and with the usual one by turns; tokens per second and processor time of the two
 processes. `crowd`: short requests with shared beginnings, a pool that the running outgrow and
 clients that leave; each explanation must add up to the nanosecond, agree with what the client's
-clock said, and with what the recording of the same run says. Exits with 1 where one does not. `step`: what one step of 64
-decodes costs more in each process, without a model.
+clock said, and with what the recording of the same run says. Exits with 1 where one does not.
+`step`: what one step of 64 decodes costs more in each process, without a model.
 """
 
 from __future__ import annotations
