@@ -12,7 +12,8 @@ from headway.cli.main import main
 from headway.simulator.inert import inert_knobs
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "guides" / "simulating.md")
+GUIDES = ROOT / "docs" / "guides"
+PAGES = (ROOT / "README.md", GUIDES / "simulating.md", GUIDES / "planning.md")
 _BLOCK = re.compile(r"```console\n\$ headway (.*)\n((?:(?!```).*\n)*)```")
 SHOWN = [match for page in PAGES for match in _BLOCK.findall(page.read_text())]
 
@@ -30,7 +31,7 @@ def test_printed_output(line: str, output: str, capsys: pytest.CaptureFixture[st
 
 
 def test_the_pages_show_something() -> None:
-    assert len(SHOWN) >= 3
+    assert len(SHOWN) >= 4
 
 
 def test_the_python_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:

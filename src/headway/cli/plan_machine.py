@@ -24,6 +24,7 @@ _OF_ROOFLINE = (
     "--overhead-us",
     "--gpu-memory-utilization",
 )
+_MOST_SEQUENCES = 256
 _ENGINE_FIELDS = {
     "--dtype": "dtype",
     "--quantization": "quantization",
@@ -66,6 +67,7 @@ def _engine(own: Mapping[str, str], model: str | None, settings: Mapping[str, An
         field: own[flag] for flag, field in _ENGINE_FIELDS.items() if flag in own
     }
     fields |= {name: value for name, value in settings.items() if name != "prefill_placement"}
+    fields.setdefault("max_num_seqs", _MOST_SEQUENCES)  # steps of all sizes are measured
     if model == DEFAULT_NAME:
         model = None
     if model is not None and _has_no_weights(Path(model).expanduser()):

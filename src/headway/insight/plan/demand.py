@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.simulator.workload.clients import NOT_DECLARED, Declared
-from headway.simulator.workload.lengths import LengthLaw, empirical
+from headway.simulator.workload.lengths import LengthLaw, empirical, histogram
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -98,15 +98,21 @@ class Demand:
                 f"and {int(self.output_sizes.min()):,} of output, the KV cache holds "
                 f"{num_tokens:,} tokens and max_model_len is {max_model_len:,}"
             )
+        if fits.all() and (outputs == self.output_sizes).all():
+            return self
         return replace(self, output_sizes=outputs).where(fits)
 
     def where(self, kept: npt.NDArray[np.bool_]) -> Demand:
         """Of these pairs only, of which there must be one."""
+        prompts, outputs = self.prompt_sizes[kept], self.output_sizes[kept]
+        shares = self.shares[kept] / self.mean(kept)
         return replace(
             self,
-            prompt_sizes=self.prompt_sizes[kept],
-            output_sizes=self.output_sizes[kept],
-            shares=self.shares[kept] / self.mean(kept),
+            prompts=_law(prompts, shares),
+            outputs=_law(outputs, shares),
+            prompt_sizes=prompts,
+            output_sizes=outputs,
+            shares=shares,
         )
 
     def reserved(self, max_model_len: int) -> I64:
@@ -114,6 +120,12 @@ class Demand:
         asked = self.declared.at(self.output_sizes)
         most = np.array([max_model_len if n is None else n for n in asked], dtype=np.int64)
         return np.minimum(self.prompt_sizes + most, max_model_len)
+
+
+def _law(sizes: I64, shares: F64) -> LengthLaw:
+    values, places = np.unique(sizes, return_inverse=True)
+    weights = np.bincount(places, shares)
+    return histogram(dict(zip(values.tolist(), weights.tolist(), strict=True)))
 
 
 def thinned(law: LengthLaw, count: int) -> tuple[I64, F64]:

@@ -21,6 +21,7 @@ _CELLS = 160  # of a sum of prompts
 _DEVIATIONS = 6  # beyond the mean that it reaches
 _ALONE = 64  # lengths that stand for all
 _MOST_IN_A_STEP = 200.0  # prompts; of more, only the mean counts
+_NEARLY_ALL = 0.9995  # of the prompts, that a single one of them reaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Prefilling:
             return float(
                 sum(self.prompt_s(int(p)) * s for p, s in zip(lengths, shares, strict=True))
             )
-        unit, chances = _tokens_of_a_step(prompts, per_step)
+        unit, chances = tokens_of_a_step(prompts, per_step)
         beside = max(1, round(batch))
         mean = prompts.mean()
         attended = _mean_attended(prompts)
@@ -90,7 +91,7 @@ def _mean_attended(prompts: LengthLaw) -> float:
     return (squares / prompts.mean() + 1) / 2
 
 
-def _tokens_of_a_step(prompts: LengthLaw, per_step: float) -> tuple[float, F64]:
+def tokens_of_a_step(prompts: LengthLaw, per_step: float) -> tuple[float, F64]:
     """The prompt tokens of a step: a unit, and the probabilities of 0, 1, 2, ... of them.
 
     Panjer's recursion (ASTIN Bulletin 12, 1981).
@@ -100,7 +101,7 @@ def _tokens_of_a_step(prompts: LengthLaw, per_step: float) -> tuple[float, F64]:
         return per_step * mean, np.array([0.0, 1.0])
     squares = float((prompts.values.astype(np.float64) ** 2) @ prompts.probabilities())
     reach = per_step * mean + _DEVIATIONS * math.sqrt(per_step * squares)
-    unit = max(1.0, max(reach, 4 * mean) / _CELLS)
+    unit = max(1.0, max(reach, prompts.quantile(_NEARLY_ALL)) / _CELLS)
     cells = np.clip(np.rint(prompts.values / unit).astype(np.int64), 1, _CELLS)
     single = np.bincount(cells, prompts.probabilities(), minlength=_CELLS + 1)
     # Whole cells make prompts a little longer or shorter: the unit makes up for it.
