@@ -7,15 +7,22 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from headway.cli.bench.command import main
+from headway.drive.recording import Arrival
+from headway.simulator.step_time.files import write_model
 from tests.cli.bench_server import serving
+from tests.cli.test_replay import STEP_MODEL
+from tests.replay.recorded_run import record_run
+from tests.replay.test_measured import CONFIG, asked
 
 SMALL = ["--num-prompts", "6", "--random-input-len", "5", "--random-output-len", "3"]
 
@@ -196,3 +203,44 @@ def test_a_server_that_refuses_the_first_request_is_not_loaded(
         assert serve(url, *SMALL) == 2
     assert len(bodies) == 1
     assert "refused with 404: no such model" in capsys.readouterr().err
+
+
+def test_a_server_that_sends_garbage_or_nothing_is_one_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=_answer_with, args=(listening, b"\x00\n\xff" * 1000))
+        thread.start()
+        assert serve(f"http://127.0.0.1:{listening.getsockname()[1]}", *SMALL) == 2
+        thread.join()
+    error = capsys.readouterr().err
+    assert "does not answer" in error
+    assert error.count("\n") == 1
+    assert len(error) < 400
+
+
+def _answer_with(listening: socket.socket, data: bytes) -> None:
+    connection, _ = listening.accept()
+    with connection:
+        connection.recv(1 << 16)
+        connection.sendall(data)
+
+
+def test_a_recording_is_asked_again_and_simulated_beside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, times, report = (tmp_path / name for name in ("recording.jsonl", "times", "r.json"))
+    recorded = record_run(CONFIG, 12, [asked(n, 1500 * n) for n in range(40)])
+    path.write_text("".join(f"{line}\n" for line in recorded.lines))
+    write_model(STEP_MODEL, times)
+    with serving() as (url, bodies):
+        words = ["--recording", str(path), "--simulate-from", str(path), "--step-time", str(times)]
+        words += ["--json", str(report), "--request-rate", "200", "--num-warmups", "0"]
+        assert serve(url, *words) < 2
+    capsys.readouterr()
+    arrivals = [entry for entry in recorded.recording.entries if isinstance(entry, Arrival)]
+    lengths = [arrival.num_prompt_tokens for arrival in arrivals]
+    assert sorted(len(body["prompt"]) for body in bodies) == sorted(lengths)
+    (point,) = json.loads(report.read_text())["points"]
+    assert point["endings"] == {"served": 40}
+    assert point["simulated"]["num_finished"] == 40

@@ -18,6 +18,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 34, 46
 MEASURED, SIMULATED = "#2f6db2", "#e08a1e"
 _BINS = 48
 _MOST_TICKS = 7
+_ROOM = 46  # for the text of a tick
 _MOST_DOTS = 4000
 
 
@@ -131,10 +132,13 @@ def _axes(
         at = y.at(value)
         yield f'<path class="grid" d="M{_LEFT} {at:.1f}H{WIDTH - _RIGHT}"/>'
         yield _text(_LEFT - 6, at + 4, f"{value:,g}", "end")
+    last = 0.0
     for value in x.ticks():
         at = x.at(value)
         yield f'<path class="grid" d="M{at:.1f} {_TOP}V{HEIGHT - _BOTTOM}"/>'
-        yield _text(at, HEIGHT - _BOTTOM + 16, x_text(value), "middle")
+        if at - last > _ROOM:
+            yield _text(at, HEIGHT - _BOTTOM + 16, x_text(value), "middle")
+            last = at
     yield _text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, x_label, "middle")
     middle = (_TOP + HEIGHT - _BOTTOM) / 2
     turned = f'transform="rotate(-90 14 {middle:.0f})"'

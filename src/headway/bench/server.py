@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from headway.bench.target import Target
 
 _PATIENCE_S = 10.0
 _MOST_BYTES = 1 << 24
+_MOST_SHOWN = 200  # characters of what is wrong
 
 
 class _Model(msgspec.Struct):
@@ -31,14 +33,14 @@ def get(target: Target, path: str, headers: Mapping[str, str]) -> tuple[int, byt
             httpx.Client(verify=verify, trust_env=False, timeout=_PATIENCE_S) as client,
             client.stream("GET", target.url + path, headers=dict(headers)) as reply,
         ):
-            body = b""
+            body, until_s = b"", time.monotonic() + _PATIENCE_S
             for piece in reply.iter_bytes():
                 body += piece
-                if len(body) > _MOST_BYTES:
+                if len(body) > _MOST_BYTES or time.monotonic() > until_s:
                     raise ValueError(f"{target.url}{path} does not end")
             return reply.status_code, body
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
-        why = str(error) or type(error).__name__
+        why = " ".join(str(error).split())[:_MOST_SHOWN] or type(error).__name__
         raise ValueError(f"{target.url} does not answer: {why}; is a server there?") from None
 
 

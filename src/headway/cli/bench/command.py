@@ -21,7 +21,7 @@ _INTERRUPTED = 130
 
 
 def main(argv: Sequence[str]) -> int:
-    """Returns the exit code: 2 for what cannot be measured, 1 for figures that are the client's."""
+    """Returns the exit code: 2 for what cannot be measured, 1 for doubtful figures."""
     command, rest = (argv[0], argv[1:]) if argv else ("", [])
     if command in ("--help", "-h") or (command == "serve" and {"--help", "-h"} & set(rest)):
         from headway.cli.bench.help import print_bench_help
@@ -58,7 +58,13 @@ def _serve(argv: Sequence[str]) -> int:
             print(f"headway bench serve: {point.measured.why_cut}", file=sys.stderr)
     if points[-1].measured.is_interrupted:
         return _INTERRUPTED
-    return 1 if any(point.figures.complaints() for point in points) else 0
+    return 1 if any(_is_doubtful(point, flags) for point in points) else 0
+
+
+def _is_doubtful(point: RatePoint, flags: BenchFlags) -> bool:
+    """The figures are the client's, or the server went away."""
+    is_broken = point.figures.is_cut and not flags.has("--drain-s")
+    return bool(point.figures.complaints()) or is_broken
 
 
 def _run_of(flags: BenchFlags) -> _Run:
