@@ -7,8 +7,8 @@
 `cost`: W1 (docs/benchmarks.md: 64 mixed requests at once, greedy) through 64 streams, with
 --explain-buffer 0 and with the usual one by turns; tokens per second and processor time of the two
 processes. `crowd`: short requests with shared beginnings, a pool that the running outgrow and
-clients that leave; each explanation must add up to the nanosecond, agree with what the client's
-clock said, and with what the recording of the same run says. Exits with 1 where one does not.
+clients that leave; each request must be explained and add up to the nanosecond, or it exits with
+1. Beside that, how far the client's own clock and the recording of the same run are from it.
 `step`: what one step of 64 decodes costs more in each process, without a model.
 """
 
@@ -132,7 +132,8 @@ def crowd(count: int) -> bool:
         with running(flags) as server:
             measured = asyncio.run(_ask_all(server, count))
             live = {name: _explained(server, name) for name in measured}
-        recorded = {name: explain_recording(str(recording), name, 1) for name in list(live)[:20]}
+        stayed = [name for name, ns in measured.items() if ns is not None]
+        recorded = {name: explain_recording(str(recording), name, 1) for name in stayed[:20]}
     return _report(measured, live, recorded)
 
 
@@ -208,7 +209,7 @@ def _report(
     for one in known.values():
         causes[one.cause] = causes.get(one.cause, 0) + 1
     print("causes:", ", ".join(f"{k} {v}" for k, v in sorted(causes.items(), key=lambda i: -i[1])))
-    return len(known) == len(measured) and max(errors) == 0 and min(outside) > 0
+    return len(known) == len(measured) and max(errors) == 0
 
 
 def _distance(live: Explanation, recorded: Explanation) -> int:
