@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from headway.flags import FlagError
 
 if TYPE_CHECKING:
+    import httpx
+
     from headway.cli.doctor import Asked
     from headway.insight.doctor.page import Page
     from headway.insight.doctor.readings import Observation
@@ -48,24 +50,36 @@ def _told(observation: Observation, asked: Asked) -> Observation:
 
 
 def _watched(asked: Asked) -> Observation:
+    import httpx
+
     from headway.insight.doctor.page import read_page
     from headway.insight.doctor.pages import observe_pages
 
     url = metrics_url(asked.sources[0])
-    interval_s = asked.interval_s or _INTERVAL_S
-    begin, pages, silences = time.monotonic(), [], []
-    for number in range(_SAMPLES):
-        due = begin + interval_s * number / (_SAMPLES - 1)
-        time.sleep(max(0.0, due - time.monotonic()))
-        try:
-            pages.append((read_page(fetch(url, asked.api_key)), time.time()))
-        except ValueError as error:
-            if not pages:
-                raise
-            silences.append(str(error))
+    headers = {"authorization": f"Bearer {asked.api_key}"} if asked.api_key else {}
+    pages: list[tuple[Page, float]] = []
+    silences: list[str] = []
+    with httpx.Client(headers=headers, timeout=_ANSWER_S) as client:
+        for _ in _due_times(asked.interval_s or _INTERVAL_S):
+            try:
+                page = read_page(fetch(client, url))
+                pages.append((page, time.monotonic()))
+            except ValueError as error:
+                if not pages:
+                    raise ValueError(f"{url}: {error}") from None
+                silences.append(str(error))
     span_s = pages[-1][1] - pages[0][1]
     source = f"{url}, {len(pages)} samples in {span_s:.1f} s"
     return _with_silences(observe_pages(pages, source), silences)
+
+
+def _due_times(interval_s: float) -> Iterator[float]:
+    """Waits for each of them."""
+    begin = time.monotonic()
+    for number in range(_SAMPLES):
+        due = begin + interval_s * number / (_SAMPLES - 1)
+        time.sleep(max(0.0, due - time.monotonic()))
+        yield due
 
 
 def _with_silences(observation: Observation, silences: Sequence[str]) -> Observation:
@@ -98,40 +112,38 @@ def metrics_url(address: str) -> str:
     return str(url.copy_with(path=path))
 
 
-def fetch(url: str, api_key: str | None) -> str:
+def fetch(client: httpx.Client, url: str) -> str:
     """A page, bounded in size and time. Raises ValueError with a sentence."""
     import httpx
 
     from headway.insight.doctor.page import MAX_BYTES
 
-    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
     content = bytearray()
     deadline = time.monotonic() + _ANSWER_S
     try:
-        with httpx.stream("GET", url, headers=headers, timeout=_ANSWER_S) as answer:
-            _check_status(url, answer.status_code)
+        with client.stream("GET", url) as answer:
+            _check_status(answer.status_code)
             for part in answer.iter_bytes():
                 content += part
                 if len(content) > MAX_BYTES:
-                    raise ValueError(f"{url}: the page is larger than {MAX_BYTES >> 20} MiB")
+                    raise ValueError(f"the page is larger than {MAX_BYTES >> 20} MiB")
                 if time.monotonic() > deadline:
-                    raise ValueError(f"{url}: the page did not end within {_ANSWER_S:.0f} s")
+                    raise ValueError(f"the page did not end within {_ANSWER_S:.0f} s")
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        reason = str(error) or type(error).__name__
-        raise ValueError(f"no answer from {url}: {reason}") from None
+        raise ValueError(f"no answer: {str(error) or type(error).__name__}") from None
     return content.decode(errors="replace")
 
 
-def _check_status(url: str, status: int) -> None:
+def _check_status(status: int) -> None:
     if status in (401, 403):
-        raise ValueError(f"{url} asks for a key (status {status}): give --api-key")
+        raise ValueError(f"it asks for a key (status {status}): give --api-key")
     if status == 404:
         raise ValueError(
-            f"{url} is not there (status 404): give the server's own address; SGLang shows metrics "
-            f"with --enable-metrics, llama.cpp with --metrics"
+            "there is nothing (status 404): give the server's own address; SGLang shows metrics "
+            "with --enable-metrics, llama.cpp with --metrics"
         )
     if status != 200:
-        raise ValueError(f"{url} answers with status {status} instead of a page of metrics")
+        raise ValueError(f"it answers with status {status} instead of a page of metrics")
 
 
 # ---- Files ----

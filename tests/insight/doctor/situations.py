@@ -1,6 +1,6 @@
 """Simulated servers with a planted cause, and what the doctor must say of them.
 
-Those of `HELD_OUT` were written before any threshold was chosen, and none was chosen by them.
+No threshold was chosen by those of `HELD_OUT`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from headway.insight.doctor.findings import Change, Confidence, Finding, Severit
 
 _ENOUGH = 20  # requests, to speak of shares
 _LEAST_STALL_S = 0.2
+_PROMPTS = "prompts of others share their steps"
+_NOT_PROMPTS = "and no prompt is long enough to be why; look at what else the machine does"
 _CUT_SHORT = 32  # tokens: outputs that end at fewer are cut on purpose
 
 
@@ -50,17 +52,27 @@ def _decode_stalls(course: Course) -> Iterator[Finding]:
     middle, high = gaps.quantile(0.5), gaps.quantile(0.99)
     if middle is None or high is None or high < max(_LEAST_STALL_S, 5 * middle):
         return
+    by_prompts = _prompts_take(course) >= high / 2
+    preempting = course.num_preempted > 0
+    cause = _PROMPTS if by_prompts else _NOT_PROMPTS
     yield Finding(
         kind="decode-stalls",
         severity=Severity.WARNING,
-        title="Tokens stop coming now and then: prompts of others share their steps.",
+        title=f"Tokens stop coming now and then: {'evictions' if preempting else cause}.",
         evidence=(
             f"between two tokens: {middle * 1e3:,.0f} ms in the median, {high * 1e3:,.0f} ms in "
             f"the 99th percentile ({high / max(middle, 1e-9):.0f} times)",
         ),
-        changes=_against_stalls(course),
-        confidence=Confidence.MEDIUM,
+        changes=_against_stalls(course) if by_prompts and not preempting else (),
+        confidence=Confidence.MEDIUM if by_prompts or preempting else Confidence.LOW,
     )
+
+
+def _prompts_take(course: Course) -> float:
+    """Seconds of a prompt, on average: its steps are no longer than that."""
+    reading = course.watched or course.life
+    part = reading and (reading.prefill_s or reading.ttft_s)
+    return (part.mean or 0.0) if part else 0.0
 
 
 def _against_stalls(course: Course) -> tuple[Change, ...]:

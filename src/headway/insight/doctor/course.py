@@ -130,7 +130,9 @@ class Course:
         if reading is None or not reading.num_steps or reading.num_output_tokens is None:
             return None
         computed = (reading.num_prompt_tokens or 0.0) - (reading.num_cached_tokens or 0.0)
-        return (max(0.0, computed) + reading.num_output_tokens) / reading.num_steps
+        per_step = (max(0.0, computed) + reading.num_output_tokens) / reading.num_steps
+        # A prompt counts whole with its last chunk: in a short watch a step may seem to do more.
+        return min(per_step, self.state.max_num_batched_tokens or per_step)
 
     @property
     def num_preempted(self) -> float:

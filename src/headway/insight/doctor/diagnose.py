@@ -42,4 +42,4 @@ def _title(verdict: Verdict) -> str:
             return f"Nothing binds here; the client side does: {verdict.because}."
     if verdict.severity is Severity.HEALTHY:
         return f"Nothing is short; what paces requests is {verdict.wall}: {verdict.because}."
-    return f"{verdict.wall[0].upper()}{verdict.wall[1:]} binds: {verdict.because}."
+    return f"What binds: {verdict.wall}. {verdict.because[0].upper()}{verdict.because[1:]}."

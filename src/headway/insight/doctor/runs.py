@@ -14,7 +14,7 @@ from headway.simulator.result import Column, Result
 
 _NUM_WINDOWS = 20
 _GRID = (0.0, *np.geomspace(1e-4, 1e5, 400).tolist(), float("inf"))
-_ENDLESS = 5.0  # times as long as half of the others hold a slot
+_ENDLESS = 5.0  # times as long as half of those that ended held a slot
 
 
 def observe_run(result: Result, source: str) -> Observation:
@@ -139,7 +139,8 @@ def _endless(result: Result) -> list[Finding]:
     ended_ns = np.where(sequences["ended_ns"] == NEVER, last_ns, sequences["ended_ns"])
     is_admitted = sequences["admitted_ns"] != NEVER
     held_ns = np.where(is_admitted, ended_ns - sequences["admitted_ns"], 0)
-    others_ns = float(np.median(held_ns[is_admitted])) if is_admitted.any() else 0.0
+    has_ended = is_admitted & (sequences["ended_ns"] != NEVER)
+    usual_ns = float(np.median(held_ns[has_ended])) if has_ended.any() else 0.0
     span_ns = float(last_ns - steps["start_ns"].min())
     found = []
     for row in np.argsort(-held_ns, kind="stable")[:3]:
@@ -149,7 +150,7 @@ def _endless(result: Result) -> list[Finding]:
         waiting = steps["num_waiting"][during]
         crowded = float((waiting > 0).mean()) if len(waiting) else 0.0
         slots = min(result.config.max_num_seqs, int(steps["num_running"].max(initial=1)))
-        is_long = held_ns[row] >= max(0.4 * span_ns, _ENDLESS * others_ns)
+        is_long = held_ns[row] >= max(0.4 * span_ns, _ENDLESS * usual_ns)
         if is_long and crowded >= 0.5 and slots <= 8:
             found.append(_held_by(result, int(row), held_ns[row] / 1e9, waiting, slots))
     return found

@@ -36,19 +36,16 @@ class Trials:
         self._result: Result | None = None
 
     def changes_for(self, wall: Wall) -> tuple[Change, ...]:
-        """Those that make a difference, the best first; one that says so where none does."""
+        """Those that make a difference, best first; where none does, the best that was tried."""
         variants = list(_variants(self._setup, wall))
         if not variants:
             return ()
         before = self._base().summary()
-        gains = [(tried, summary) for tried in variants if (summary := _summary(tried.setup))]
-        told = [
-            (_score(before, after), tried, after)
-            for tried, after in gains
-            if _score(before, after) >= _LEAST_GAIN
-        ]
-        told.sort(key=lambda entry: -entry[0])
-        return tuple(self._change(before, tried, after) for _, tried, after in told[:_MOST_TOLD])
+        tried = [(v, after) for v in variants if (after := _summary(v.setup))]
+        ranked = sorted(tried, key=lambda entry: -_score(before, entry[1]))
+        helping = [entry for entry in ranked if _score(before, entry[1]) >= _LEAST_GAIN]
+        told = helping[:_MOST_TOLD] or ranked[:1]
+        return tuple(self._change(before, variant, after) for variant, after in told)
 
     def inert(self) -> tuple[str, ...]:
         """Settings whose other values decide the same, step by step."""
@@ -146,7 +143,7 @@ def _score(before: Summary, after: Summary) -> float:
 
 
 def _gain(before: Summary, after: Summary) -> str:
-    parts = []
+    parts = [] if _score(before, after) >= _LEAST_GAIN else ["next to nothing"]
     for name, old in _figures(before).items():
         new = _figures(after)[name]
         unit = "" if name.endswith("/s") else " s"

@@ -106,7 +106,7 @@ def _said_so(course: Course) -> Verdict | None:
     return Verdict(
         wall,
         Confidence.HIGH if is_clear else Confidence.MEDIUM,
-        f"{share:.0%} of those who wait wait for it, as the server says",
+        f"{share:.0%} of the waiting lack just that, as the server says",
         Severity.WARNING,
     )
 

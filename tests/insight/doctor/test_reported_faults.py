@@ -1,0 +1,57 @@
+"""Reports about other engines to which the doctor is the answer (docs/faults.md)."""
+
+from __future__ import annotations
+
+from headway.insight.doctor.diagnose import diagnose
+from headway.insight.doctor.findings import Diagnosis, Finding, Severity, Wall
+from headway.insight.doctor.pages import observe_pages
+from headway.insight.doctor.runs import observe_run
+from tests.insight.doctor.foreign import Seen, vllm
+from tests.insight.doctor.foreign_situations import BUSY, PROMPTS, steady
+from tests.insight.doctor.simulated import SimulatedServer
+
+
+def of_vllm(seen: Seen) -> Diagnosis:
+    return diagnose(observe_pages(seen.looks(vllm), "pages"))
+
+
+def found(diagnosis: Diagnosis, kind: str) -> Finding:
+    [finding] = [finding for finding in diagnosis.findings if finding.kind == kind]
+    return finding
+
+
+def test_p60_prompts_bind_while_memory_is_a_third_full() -> None:
+    queue = [40, 52, 61, 70, 83, 95]
+    diagnosis = of_vllm(Seen([14, 9, 12, 16, 11, 13], queue, steady(0.32), **PROMPTS))
+    assert diagnosis.wall is Wall.PREFILL
+    assert any("KV cache" in sentence or "memory" in sentence for sentence in diagnosis.inert)
+    assert found(diagnosis, "queueing-collapse").severity is Severity.CRITICAL
+
+
+def test_p18_the_adapter_slot_is_named_and_how_many_would_do() -> None:
+    adapters = [("a", "b,c,d")] * 6
+    waiting = {"deferred": steady(3), "max_loras": 1, "adapters": adapters}
+    diagnosis = of_vllm(Seen(steady(1), steady(3), steady(0.03), **BUSY, **waiting))
+    assert diagnosis.wall is Wall.ADAPTERS
+    [change] = diagnosis.changes
+    assert (change.what, change.before, change.after) == ("--max-loras", "1", "4")
+
+
+def test_p17_a_page_tells_that_somebody_holds_the_slot() -> None:
+    held = {"output": 5.4, "steps": 5.4, "gap": 0.185, "queue": 3.0, "decode": 8.0}
+    diagnosis = of_vllm(Seen(steady(1), steady(14), steady(0.1), seconds=60, **held))
+    assert diagnosis.wall is Wall.SLOTS
+    assert found(diagnosis, "slots-held").severity is Severity.CRITICAL
+
+
+def test_p17_a_recording_tells_who() -> None:
+    endless = {"arrivals": "at-once", "requests": 1, "output_tokens": 100_000}
+    short = {"arrivals": "constant:4", "requests": 14, "output_tokens": 8}
+    workload = {"prompt_tokens": 20, "streams": [endless, short]}
+    server = SimulatedServer(workload, max_num_seqs=1, pool=120_000, max_model_len=110_000)
+    holder = server.scheduler.running_sequences()[0].request.request_id
+    diagnosis = diagnose(observe_run(server.result, "steps"))
+    finding = found(diagnosis, "slots-held")
+    assert finding.subject == holder
+    assert holder in finding.title
+    assert finding.severity is Severity.CRITICAL
