@@ -177,7 +177,7 @@ def test_what_does_not_answer_with_metrics(
         ((), "which server?"),
         (("http://127.0.0.1:1",), "no answer:"),
         (("http://",), "names no host"),
-        (("http://x y",), "is no address"),
+        (("http://host:port",), "is no address"),
         (("nowhere.txt",), "neither a file nor an address"),
         (("http://127.0.0.1:1", "--interval", "0"), "--interval must be"),
         (("http://127.0.0.1:1", "--count", "2"), "--watch"),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from headway.insight.doctor.course import Course
 from headway.insight.doctor.findings import Change, Confidence, Finding, Severity
+from headway.insight.doctor.outputs import declared_above_use, endings
 
 _ENOUGH = 20  # requests, to speak of shares
 _LEAST_STALL_S = 0.2
 _PROMPTS = "prompts of others share their steps"
 _NOT_PROMPTS = "and no prompt is long enough to be why; look at what else the machine does"
-_CUT_SHORT = 32  # tokens: outputs that end at fewer are cut on purpose
 
 
 def findings_of(course: Course) -> tuple[Finding, ...]:
@@ -90,10 +90,8 @@ def _queueing_collapse(course: Course) -> Iterator[Finding]:
     waiting = course.waiting
     if len(waiting) < 2 or not course.watched_s:
         return
-    half = len(waiting) // 2
-    early, late = sum(waiting[:half]) / half, sum(waiting[-half:]) / half
     grown = waiting[-1] - waiting[0]
-    if grown < max(5.0, 0.2 * waiting[-1]) or late < 1.2 * early:
+    if grown < max(5.0, 0.2 * waiting[-1]) or not _grows_throughout(waiting):
         return
     evidence = [
         f"{waiting[0]:,.0f} waited at first, {waiting[-1]:,.0f} {course.watched_s:.0f} s later"
@@ -105,14 +103,26 @@ def _queueing_collapse(course: Course) -> Iterator[Finding]:
             f"{arrived / course.watched_s:,.2f} requests/s come, "
             f"{course.num_ended / course.watched_s:,.2f} requests/s are served"
         )
+    # Of few requests the rates say little.
+    is_sure = course.num_ended is None or course.num_ended >= 5
+    confidence = Confidence.HIGH if course.watched_s >= 60 else Confidence.MEDIUM
     yield Finding(
         kind="queueing-collapse",
-        severity=Severity.CRITICAL,
+        severity=Severity.CRITICAL if is_sure else Severity.WARNING,
         title="The queue grows: more comes than is served, and waiting grows without end.",
         evidence=tuple(evidence),
         changes=_brakes(course),
-        confidence=Confidence.HIGH if course.watched_s >= 60 else Confidence.MEDIUM,
+        confidence=confidence if is_sure else Confidence.LOW,
     )
+
+
+def _grows_throughout(waiting: Sequence[float]) -> bool:
+    """In its last third as well: a queue that fills once and stays is no collapse."""
+    third = max(1, len(waiting) // 3)
+    first, last = waiting[:third], waiting[-third:]
+    middle = waiting[third:-third] or first
+    levels = [sum(part) / len(part) for part in (first, middle, last)]
+    return levels[1] >= levels[0] and levels[2] >= 1.1 * levels[1]
 
 
 def _brakes(course: Course) -> tuple[Change, ...]:
@@ -163,56 +173,6 @@ def _against_endless(course: Course) -> tuple[Change, ...]:
     return (Change(what="max_tokens of clients", after="a limit that the server enforces"),)
 
 
-def _endings(course: Course) -> Iterator[Finding]:
-    """Models whose outputs end at max_tokens more often than they used to, or always."""
-    now = (course.watched.ended_by_model if course.watched else None) or {}
-    before = (course.life.ended_by_model if course.life else None) or {}
-    for model in dict.fromkeys((*now, *before)):
-        tally, usual = now.get(model, {}), before.get(model, {})
-        if sum(tally.values()) < _ENOUGH:
-            tally, usual = usual, {}
-        if finding := _ending(course, model, tally, usual):
-            yield finding
-
-
-def _ending(
-    course: Course, model: str, tally: Mapping[str, float], usual: Mapping[str, float]
-) -> Finding | None:
-    count, base = sum(tally.values()), sum(usual.values())
-    if count < _ENOUGH:
-        return None
-    share = tally.get("length", 0.0) / count
-    usual_share = usual.get("length", 0.0) / base if base >= _ENOUGH else None
-    evidence = [
-        f"{tally.get('length', 0.0):,.0f} of {count:,.0f} outputs ended at their max_tokens"
-    ]
-    if usual_share is not None:
-        evidence.append(f"before that it was {usual_share:.0%} of {base:,.0f}")
-    lengths = (course.watched or course.life or course.state).output_tokens
-    length = lengths.mean if lengths and lengths.mean else None
-    if length is not None:
-        evidence.append(f"outputs are {length:,.0f} tokens long on average")
-    never = share >= 0.98
-    more = usual_share is not None and share >= max(2 * usual_share, usual_share + 0.2)
-    if not (never or more or (usual_share is None and share >= 0.5)):
-        return None
-    on_purpose = length is not None and length <= _CUT_SHORT
-    return Finding(
-        kind="stop-never-fires" if never else "runaway-generations",
-        severity=Severity.HEALTHY if on_purpose else Severity.WARNING,
-        title=(
-            "No output ends by itself: the model's stop token is not among those looked for, or "
-            "clients ask for that."
-            if never
-            else "Outputs run up to max_tokens more often than they should."
-        ),
-        evidence=tuple(evidence),
-        changes=(Change(what="stop token ids", after="those of the model's chat template"),),
-        confidence=Confidence.MEDIUM if more or never else Confidence.LOW,
-        subject=model or None,
-    )
-
-
 def _adapter_churn(course: Course) -> Iterator[Finding]:
     known = [r for r in course.moments if r.adapters_running is not None]
     sets = [frozenset(r.adapters_running or ()) for r in known]
@@ -243,40 +203,6 @@ def _adapter_churn(course: Course) -> Iterator[Finding]:
     )
 
 
-def _declared_above_use(course: Course) -> Iterator[Finding]:
-    reading = course.watched or course.life
-    if reading is None or reading.max_tokens is None or reading.output_tokens is None:
-        return
-    declared, used = reading.max_tokens, reading.output_tokens
-    if min(declared.count, used.count) < _ENOUGH or not used.mean or not declared.mean:
-        return
-    times = declared.mean / used.mean
-    if times < 8:
-        return
-    reserves = course.state.reserves
-    high = used.quantile(0.99)
-    yield Finding(
-        kind="max-tokens-above-use",
-        severity=Severity.WARNING if reserves else Severity.HEALTHY,
-        title=(
-            "Clients declare far more than they use, and memory is set aside for it."
-            if reserves
-            else "Clients declare far more than they use; it costs nothing while memory is taken "
-            "as needed."
-        ),
-        evidence=(
-            f"max_tokens {declared.mean:,.0f} on average, used {used.mean:,.0f}: {times:.0f} times",
-        ),
-        changes=(
-            Change(
-                what="max_tokens of clients",
-                before=f"{declared.mean:,.0f}",
-                after=f"{high or used.mean:,.0f}, the 99th percentile of what is used",
-            ),
-        ),
-    )
-
-
 def _refusals(course: Course) -> Iterator[Finding]:
     watched = course.watched
     if watched is None or not watched.num_refused:
@@ -291,6 +217,6 @@ def _refusals(course: Course) -> Iterator[Finding]:
 
 
 _AILMENTS = (
-    *(_queueing_collapse, _preemption_thrash, _held_slots, _decode_stalls, _endings),
-    *(_adapter_churn, _declared_above_use, _refusals),
+    *(_queueing_collapse, _preemption_thrash, _held_slots, _decode_stalls, endings),
+    *(_adapter_churn, declared_above_use, _refusals),
 )

@@ -134,12 +134,17 @@ def _figures(summary: Summary) -> Mapping[str, float]:
 
 
 def _score(before: Summary, after: Summary) -> float:
-    """By how much a request is done earlier, or more is done; the larger of the two."""
-    if after.num_finished < before.num_finished:
-        return 0.0
-    faster = 1 - after.e2e_s.mean / before.e2e_s.mean if before.e2e_s.mean else 0.0
+    """By how much more is done, or a request is done earlier; less than nothing for a loss.
+
+    Mean times compare only where as many finish, which those who leave may change.
+    """
     old, new = before.output_tokens_per_second, after.output_tokens_per_second
-    return max(faster, new / old - 1 if old else 0.0)
+    more = new / old - 1 if old else 0.0
+    if more < -_LEAST_GAIN or after.num_finished < before.num_finished:
+        return min(more, 0.0)
+    if after.num_finished > before.num_finished or not before.e2e_s.mean:
+        return more
+    return max(more, 1 - after.e2e_s.mean / before.e2e_s.mean)
 
 
 def _gain(before: Summary, after: Summary) -> str:
