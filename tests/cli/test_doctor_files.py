@@ -55,7 +55,7 @@ def test_a_log(tmp_path, capsys):
     path.write_text("".join(STAT.format(second=second) for second in range(10, 60, 10)))
     code, out, _ = ran(capsys, path, "--max-num-seqs", "256", "--last", "30")
     assert code in (1, 3)
-    assert out.startswith(f"vllm: {path}, 3 moments, 30 s\n\nKV memory binds")
+    assert out.startswith(f"vllm: {path}, 3 moments, 30 s\n\nWhat binds: KV memory")
     assert "114 preemptions in 30 s" in out
 
 

@@ -8,7 +8,8 @@ from headway.insight.doctor.course import Course
 from headway.insight.doctor.figures import figure_lines
 from headway.insight.doctor.findings import Diagnosis, Severity, Wall
 from headway.insight.doctor.readings import Observation
-from headway.insight.doctor.walls import Verdict, wall_of
+from headway.insight.doctor.verdict import Verdict
+from headway.insight.doctor.walls import wall_of
 
 
 def diagnose(observation: Observation) -> Diagnosis:

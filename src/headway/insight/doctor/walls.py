@@ -7,11 +7,12 @@ reads them: slots, memory and prompts each leave their own trace in the states a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from headway.core.step import Blocker
 from headway.insight.doctor.course import Course
 from headway.insight.doctor.findings import Confidence, Severity, Wall
+from headway.insight.doctor.rest import at_rest
+from headway.insight.doctor.verdict import Verdict, unknown
 
 _WALL_OF = {
     Blocker.SLOTS: Wall.SLOTS,
@@ -25,19 +26,9 @@ _WALL_OF = {
     Blocker.STATIC_BATCH: Wall.STATIC_BATCH,
 }
 _FULL = 0.9  # of the KV cache
-_BUSY, _IDLE = 0.9, 0.5  # of the time
-_LEAST_STUCK_S = 5.0
+_LEAST_STUCK_S = 8.0  # and so many gaps of the longest that used to be between tokens
+_STUCK_GAPS = 5.0
 _USUAL_CAPS = frozenset({1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 512, 1024})
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """`because`: a clause that goes behind the wall's name."""
-
-    wall: Wall
-    confidence: Confidence
-    because: str
-    severity: Severity = Severity.HEALTHY
 
 
 def wall_of(course: Course) -> Verdict:
@@ -45,7 +36,7 @@ def wall_of(course: Course) -> Verdict:
     for rule in _RULES:
         if verdict := rule(course):
             return verdict
-    return _is_unknown("requests wait, and neither slots nor memory nor prompts explain it")
+    return unknown("requests wait, and neither slots nor memory nor prompts explain it")
 
 
 # ---- Nothing to go by, and nothing that moves ----
@@ -54,7 +45,7 @@ def wall_of(course: Course) -> Verdict:
 def _no_state(course: Course) -> Verdict | None:
     if course.moments:
         return None
-    return _is_unknown("the source says neither how many requests run nor how many wait")
+    return unknown("the source says neither how many requests run nor how many wait")
 
 
 def _stuck(course: Course) -> Verdict | None:
@@ -66,7 +57,7 @@ def _stuck(course: Course) -> Verdict | None:
             Severity.CRITICAL,
         )
     watched = course.watched
-    if watched is None or not course.has_work_throughout or course.watched_s < _LEAST_STUCK_S:
+    if watched is None or not course.has_work_throughout or _may_be_a_long_step(course):
         return None
     nobody_runs = not any(course.running)
     moved = (watched.num_steps, watched.num_output_tokens, watched.num_prompt_tokens)
@@ -75,13 +66,21 @@ def _stuck(course: Course) -> Verdict | None:
         return None
     if watched.num_steps is None and not nobody_runs and not _counts_at_once(course):
         return None  # tokens are counted when a request ends
-    is_sure = nobody_runs or course.watched_s >= 6 * _LEAST_STUCK_S
+    is_sure = nobody_runs or course.watched_s >= 30
     return Verdict(
         Wall.STUCK,
         Confidence.HIGH if is_sure else Confidence.MEDIUM,
         f"there is work, and no token was computed in {course.watched_s:.0f} s",
         Severity.CRITICAL,
     )
+
+
+def _may_be_a_long_step(course: Course) -> bool:
+    """Busy is not stuck: Headway's health tells the two apart, elsewhere its usual gaps do."""
+    if course.server == "headway" and course.moments[-1].is_healthy:
+        return True
+    usual = course.life.itl_s.quantile(0.99) if course.life and course.life.itl_s else None
+    return course.watched_s < max(_LEAST_STUCK_S, _STUCK_GAPS * (usual or 0.0))
 
 
 def _counts_at_once(course: Course) -> bool:
@@ -132,7 +131,7 @@ def _barred(course: Course) -> Verdict | None:
     if course.server == "sglang":
         because = "most of those who wait wait for theirs to be compiled"
         return Verdict(Wall.GRAMMARS, Confidence.MEDIUM, because, Severity.WARNING)
-    return _is_unknown("most of those who wait are deferred by something of their own")
+    return unknown("most of those who wait are deferred by something of their own")
 
 
 def _memory(course: Course) -> Verdict | None:
@@ -239,59 +238,7 @@ def _of_prompts(course: Course) -> str:
     return ", ".join(parts) or "prompts fill the steps"
 
 
-# ---- Nobody waits ----
-
-
-def _at_rest(course: Course) -> Verdict | None:
-    if course.is_queueing:
-        return None
-    busy = course.busy_share
-    if not any(course.running) and not course.per_second("num_output_tokens"):
-        sure = Confidence.HIGH if course.is_series else Confidence.MEDIUM
-        return Verdict(Wall.CLIENT, sure, "no request runs and none waits: the server idles")
-    if busy is None:
-        return _by_moments(course)
-    if busy < _IDLE:
-        because = f"nothing waits, and the engine idles {1 - busy:.0%} of the time"
-        sure = Confidence.HIGH if course.is_series else Confidence.MEDIUM
-        return Verdict(Wall.CLIENT, sure, because)
-    if busy < _BUSY:
-        because = f"nothing waits, and the engine is busy {busy:.0%} of the time"
-        return Verdict(Wall.NOTHING, Confidence.HIGH, because)
-    return _computing(course, f"nothing waits, and the engine is busy {busy:.0%} of the time")
-
-
-def _by_moments(course: Course) -> Verdict:
-    """How busy the engine is is not told, only whether it had work when looked at."""
-    running = course.running
-    share = sum(n > 0 for n in running) / max(1, len(running))
-    if not course.is_series:
-        return Verdict(Wall.NOTHING, Confidence.MEDIUM, "nothing waits")
-    if share < _IDLE:
-        because = f"nothing waits, and nothing ran in {1 - share:.0%} of the samples"
-        return Verdict(Wall.CLIENT, Confidence.MEDIUM, because)
-    if share < 1:
-        return Verdict(Wall.NOTHING, Confidence.MEDIUM, "nothing waits")
-    return _computing(course, "nothing waits, and something ran in every sample")
-
-
-def _computing(course: Course, because: str) -> Verdict:
-    share = course.prefill_share
-    if share is None:
-        ratio = course.num_computed_per_output
-        if ratio is None:
-            return Verdict(Wall.NOTHING, Confidence.MEDIUM, because)
-        share = 0.9 if ratio >= 20 else 0.1 if ratio <= 4 else 0.5
-    wall, part = (Wall.PREFILL, share) if share >= 0.5 else (Wall.DECODE, 1 - share)
-    sure = Confidence.HIGH if part >= 0.7 and course.is_series else Confidence.MEDIUM
-    return Verdict(wall, sure, because)
-
-
-def _is_unknown(because: str) -> Verdict:
-    return Verdict(Wall.UNKNOWN, Confidence.LOW, because)
-
-
 _RULES: tuple[Callable[[Course], Verdict | None], ...] = (
     *(_no_state, _stuck, _said_so, _barred, _memory, _slots),
-    *(_full_steps, _pinned, _prompts_queue, _at_rest),
+    *(_full_steps, _pinned, _prompts_queue, at_rest),
 )
