@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
     from headway.cli.doctor import Asked
     from headway.insight.doctor.page import Page
-    from headway.insight.doctor.readings import Observation
+    from headway.insight.doctor.readings import Observation, UnderWay
 
 _INTERVAL_S = 10.0
 _SAMPLES = 11  # of an interval, its two ends among them
 _ANSWER_S = 10.0  # for one page
 _LINES_LOOKED_AT = 200
+_UNDER_WAY = ("waiting", "running", "preempted")
 
 
 def observations(asked: Asked) -> Iterator[Observation]:
@@ -68,9 +69,34 @@ def _watched(asked: Asked) -> Observation:
                 if not pages:
                     raise ValueError(f"{url}: {error}") from None
                 silences.append(str(error))
-    span_s = pages[-1][1] - pages[0][1]
-    source = f"{url}, {len(pages)} samples in {span_s:.1f} s"
-    return _with_silences(observe_pages(pages, source), silences)
+        span_s = pages[-1][1] - pages[0][1]
+        source = f"{url}, {len(pages)} samples in {span_s:.1f} s"
+        observation = observe_pages(pages, source)
+        if observation.server == "headway":
+            observation = dataclasses.replace(observation, under_way=_under_way(client, url))
+    return _with_silences(observation, silences)
+
+
+def _under_way(client: httpx.Client, url: str) -> tuple[UnderWay, ...]:
+    """The oldest requests that have not ended; none where the server keeps that to itself."""
+    import json
+
+    from headway.insight.doctor.readings import UnderWay
+
+    try:
+        page = fetch(client, f"{url.removesuffix('/metrics')}/v1/requests?slowest=100")
+        listed = json.loads(page)["data"]
+        known = [
+            UnderWay(
+                request_id=str(one["request_id"])[:200],
+                status=str(one["status"]),
+                age_s=int(one["e2e_ns"]) / 1e9,
+            )
+            for one in listed
+        ]
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return ()
+    return tuple(one for one in known if one.status in _UNDER_WAY)
 
 
 def _due_times(interval_s: float) -> Iterator[float]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from headway.insight.doctor.diagnose import diagnose
 from headway.insight.doctor.findings import Diagnosis, Finding, Severity, Wall
 from headway.insight.doctor.page import read_page
 from headway.insight.doctor.pages import observe_pages
+from headway.insight.doctor.readings import UnderWay
 from headway.insight.doctor.runs import observe_run
 from tests.insight.doctor.foreign import Seen, vllm
 from tests.insight.doctor.foreign_situations import BUSY, PROMPTS, steady
@@ -43,6 +46,20 @@ def test_p17_a_page_tells_that_somebody_holds_the_slot() -> None:
     diagnosis = of_vllm(Seen(steady(1), steady(14), steady(0.1), seconds=60, **held))
     assert diagnosis.wall is Wall.SLOTS
     assert found(diagnosis, "slots-held").severity is Severity.CRITICAL
+
+
+def test_p17_a_server_that_knows_who_is_asked() -> None:
+    held = {"output": 5.4, "steps": 5.4, "gap": 0.185, "queue": 3.0, "decode": 8.0}
+    seen = Seen(steady(1), steady(14), steady(0.1), seconds=60, **held)
+    oldest = (
+        UnderWay(request_id="b", status="waiting", age_s=3700),
+        UnderWay(request_id="a", status="running", age_s=3600),
+    )
+    observation = observe_pages(seen.looks(vllm), "pages")
+    diagnosis = diagnose(dataclasses.replace(observation, under_way=oldest))
+    finding = found(diagnosis, "slots-held")
+    assert finding.subject == "a"
+    assert "a runs, and came 3,600 s ago" in finding.evidence
 
 
 def test_p17_a_recording_tells_who() -> None:

@@ -157,13 +157,16 @@ def _held_slots(course: Course) -> Iterator[Finding]:
     ]
     if usual_s:
         evidence.append(f"until then a request took {usual_s:,.1f} s on average")
+    holders = [r for r in course.under_way if r.status == "running"]
+    evidence += [f"{r.request_id} runs, and came {r.age_s:,.0f} s ago" for r in holders[:3]]
     yield Finding(
         kind="slots-held",
         severity=Severity.CRITICAL,
         title="Whoever runs does not end, and everybody else waits behind it.",
         evidence=tuple(evidence),
         changes=_against_endless(course),
-        confidence=Confidence.MEDIUM,
+        confidence=Confidence.HIGH if holders else Confidence.MEDIUM,
+        subject=holders[0].request_id if holders else None,
     )
 
 

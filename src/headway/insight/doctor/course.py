@@ -20,6 +20,7 @@ class Course:
 
     def __init__(self, observation: Observation) -> None:
         self.server = observation.server
+        self.under_way = observation.under_way
         readings = observation.readings
         self.moments = [
             r for r in readings if r.num_running is not None or r.num_waiting is not None

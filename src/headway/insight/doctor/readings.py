@@ -107,6 +107,15 @@ class Reading:
     step_tokens: Distribution | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnderWay:
+    """A request that has not ended, as its server tells of it."""
+
+    request_id: str
+    status: str  # waiting, running, preempted
+    age_s: float  # since it arrived
+
+
 class Tries(Protocol):
     """Tries changes on the very traffic that was seen; see trials.py."""
 
@@ -124,4 +133,5 @@ class Observation:
     readings: tuple[Reading, ...] = ()
     findings: tuple[Finding, ...] = ()
     trials: Tries | None = None
+    under_way: tuple[UnderWay, ...] = ()  # the oldest, where a server names them
     notes: tuple[str, ...] = ()  # what to know of the source: left out, garbled, cut off
