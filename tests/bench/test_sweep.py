@@ -49,6 +49,14 @@ def test_objectives_move_the_limit() -> None:
     assert 3.3 < best.rate <= 4.0
 
 
+def test_a_queue_that_grows_is_not_sustained_whatever_the_objectives_say() -> None:
+    """As a load too short to feel it: all its requests are good at any rate."""
+    measure, _ = server(10.0, good_below=1e9)
+    best = best_point(round_the_limit(1.0, measure))
+    assert best is not None
+    assert best.rate <= 11.2
+
+
 def test_where_requests_hardly_meet_lower_rates_are_not_tried() -> None:
     measure, rates = server(10.0, e2e_s=0.1, good_below=0.0)
     assert best_point(round_the_limit(8.0, measure)) is None

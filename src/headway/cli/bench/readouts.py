@@ -204,7 +204,8 @@ def simulated_rows(points: Sequence[RatePoint]) -> Rows:
 def best_line(points: Sequence[RatePoint]) -> str:
     best = best_point(points)
     with_objectives = points[0].figures.num_good is not None
-    what = "nine requests in ten meet the objectives" if with_objectives else "no queue grows"
+    good = "nine requests in ten meet the objectives and " if with_objectives else ""
+    what = f"{good}no queue grows"
     if best is None:
         return f"At none of these rates it holds that {what}."
     figures = best.figures
