@@ -81,7 +81,7 @@ def test_core_and_drive_use_the_pure_standard_library_only(path):
 
 def test_core_and_drive_load_nothing_heavy():
     code = (
-        "import sys, headway.core.scheduler, headway.core.invariants, headway.drive.loop;"
+        "import sys, headway.core.scheduler, headway.drive.invariants, headway.drive.loop;"
         "heavy = {'numpy', 'torch', 'msgspec', 'asyncio', 'logging'} & set(sys.modules);"
         "sys.exit(str(heavy) if heavy else 0)"
     )

@@ -14,12 +14,14 @@ from headway.core.sequence import Sequence
 class Twin:
     """Counters as fractions; a queue is a list, and every question looks at all of it."""
 
-    def __init__(self, weights: Mapping[str, int]) -> None:
+    def __init__(self, weights: Mapping[str, int], credit: int) -> None:
         self.weights = weights
+        self.credit = credit
         self.counters: dict[str, Fraction] = {}
         self.queue: list[Sequence] = []
         self.joined: list[str] = []  # tenants that have somebody waiting, the first to join first
         self.last_left: str | None = None
+        self.reached = Fraction(0)  # the most that a newcomer found at the head of the line
         self.sequences: dict[int, Sequence] = {}
 
     def names(self) -> set[str]:
@@ -40,7 +42,10 @@ class Twin:
             least = [self.counters[other] for other in self.names()]
             if not least and self.last_left is not None:
                 least = [self.counters[self.last_left]]
-            self.counters[name] = max([self.counters[name], *([min(least)] if least else [])])
+            if least:
+                self.reached = max(self.reached, min(least))
+                start = min(min(least), self.reached - self.credit)
+                self.counters[name] = max(self.counters[name], start)
             self.joined.append(name)
         self.queue.insert(0 if to_the_front else len(self.queue), sequence)
 

@@ -22,7 +22,6 @@ from headway.core.events import (
     Resumed,
     Retired,
 )
-from headway.core.invariants import check, check_idle, check_progress
 from headway.core.policies import Policies
 from headway.core.repetition import ends_in_repetition
 from headway.core.request import (
@@ -35,6 +34,7 @@ from headway.core.request import (
 from headway.core.scheduler import Scheduler
 from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.step import Chunk, Step, StepResult
+from headway.drive.invariants import check, check_idle, check_progress
 
 VOCABULARY = 7
 STOP_TOKEN_ID = 6

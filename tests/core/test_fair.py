@@ -13,6 +13,7 @@ from scheduler_world import World, make_request
 from headway.core.config import SchedulerConfig
 from headway.core.events import Admitted, Preempted, Resumed
 from headway.core.policies import build_policies
+from headway.core.policies import fair as fair_module
 from headway.core.policies.fair import Fair, MostServed
 from headway.core.tenants import weights_of
 
@@ -67,22 +68,38 @@ def test_who_is_let_in_counts_before_the_next_in_the_same_step():
     assert admissions(world) == ["a1", "b1", "a2", "b2", "a3"], "a 4, b 6, a 8, b 12, a 12"
 
 
-def test_idle_time_earns_nothing():
+def earns(monkeypatch: pytest.MonkeyPatch, credit: int) -> None:
+    monkeypatch.setattr(fair_module, "CREDIT", credit)
+
+
+@pytest.mark.parametrize(
+    ("credit", "joins_at", "order"),
+    [
+        (0, 46, "a4 b2 a5 b3 a6"),
+        (5, 41, "a4 b2 a5 b3 a6"),
+        (16, 30, "a4 b2 b3 a5 a6"),  # at 30, and at 40 before a5, which is at 50
+        (99, 10, "a4 b2 b3 a5 a6"),
+    ],
+)
+def test_idle_time_earns_no_more_than_the_credit(monkeypatch, credit, joins_at, order):
+    earns(monkeypatch, credit)
     world, fair = fair_world(config_of(max_num_seqs=1), 20)
     submit(world, "b1")
     world.drain()
     submit(world, *(f"a{n}" for n in range(1, 7)))
     for _ in range(3 * 3 + 1):  # a1 to a3 are served, a4 has begun
         world.turn()
-    # b has had 10. It joins where a, the only one that waits, is: at a prompt and an output token.
-    assert (fair.counter_of("a"), fair.counter_of("b")) == (10 + 3 * 10 + 6, 10)
+    # b has had 10, and a began there or a credit below: three of 10 and a prompt and a token since.
+    at = fair.counter_of("a")
+    assert (at, fair.counter_of("b")) == (max(0, 10 - credit) + 3 * 10 + 6, 10)
     submit(world, "b2", "b3")
-    assert fair.counter_of("b") == 46
+    assert fair.counter_of("b") == max(10, at - credit)
     world.drain()
-    assert admissions(world)[4:] == ["a4", "b2", "a5", "b3", "a6"]
+    assert " ".join(admissions(world)[4:]) == order
 
 
-def test_where_nobody_waits_one_joins_at_the_counter_of_who_left_last():
+def test_where_nobody_waits_one_joins_at_the_counter_of_who_left_last(monkeypatch):
+    earns(monkeypatch, 0)
     world, fair = fair_world(config_of(max_num_seqs=4), 20)
     submit(world, "a1", max_tokens=9)
     world.turn()
@@ -90,7 +107,8 @@ def test_where_nobody_waits_one_joins_at_the_counter_of_who_left_last():
     assert fair.counter_of("b") == fair.counter_of("a") == 4 + 2
 
 
-def test_what_the_prefix_cache_had_is_not_charged():
+def test_what_the_prefix_cache_had_is_not_charged(monkeypatch):
+    earns(monkeypatch, 0)
     world, fair = fair_world(config_of(), 20)
     for name in ("a", "b"):
         world.submit(make_request(name, [1] * 11, max_tokens=1, tenant=name))
@@ -107,7 +125,8 @@ def test_what_a_preemption_has_computed_again_is_not_charged():
     assert fair.counter_of("a") == 2 * (7 + 2 * 6)
 
 
-def test_the_newest_of_the_most_served_pays():
+def test_the_newest_of_the_most_served_pays(monkeypatch):
+    earns(monkeypatch, 0)
     world, fair = fair_world(config_of(enable_prefix_caching=False, reserve_full_isl=False), 9)
     submit(world, "a1", "a2", prompt=6, max_tokens=30)
     world.turn()
@@ -164,7 +183,8 @@ def in_order_of_admission(events, world):
     return [next(in_order) if isinstance(e, Admitted | Resumed) else e for e in events]
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("credit", [0, 20])
+@settings(max_examples=40, deadline=None)
 @given(
     moves=moves(),
     weights=st.sampled_from(["", "a=2", "a=3,b=2", "a=7,b=1,c=5"]),
@@ -179,8 +199,10 @@ def in_order_of_admission(events, world):
     ),
     num_blocks=st.integers(6, 14),
 )
-def test_every_choice_and_counter_is_the_papers(moves, weights, knobs, num_blocks):
-    pair = Pair(config_of(tenant_weights=weights, **knobs), num_blocks)
+def test_every_choice_and_counter_is_the_papers(credit, moves, weights, knobs, num_blocks):
+    with pytest.MonkeyPatch.context() as patch:
+        earns(patch, credit)
+        pair = Pair(config_of(tenant_weights=weights, **knobs), num_blocks)
     for move in moves:
         pair.play(*move)
     while pair.world.scheduler.has_unfinished():
@@ -192,7 +214,7 @@ class Pair:
 
     def __init__(self, config: SchedulerConfig, num_blocks: int) -> None:
         self.world, self.fair = fair_world(config, num_blocks)
-        self.twin = Twin(weights_of(config.tenant_weights))
+        self.twin = Twin(weights_of(config.tenant_weights), fair_module.CREDIT)
         self.heard = 0
 
     def play(self, kind, number, asked, other) -> None:
@@ -259,7 +281,8 @@ def test_with_one_tenant_it_is_first_come_first_served(moves, knobs, num_blocks)
 # ---- Tenants are many, and their names are what clients make up ----
 
 
-def test_who_is_gone_and_owes_nothing_is_forgotten():
+def test_who_is_gone_and_owes_nothing_is_forgotten(monkeypatch):
+    earns(monkeypatch, 0)
     world, fair = fair_world(config_of(max_num_seqs=2), 20)
     for number in range(4000):
         world.submit(make_request(f"{number}", [1], max_tokens=1, tenant=f"t{number}"))

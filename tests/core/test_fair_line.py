@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduler_world import make_request
 
+from headway.core.config import SchedulerConfig
 from headway.core.policies import fair as fair_module
 from headway.core.policies.fair import Fair
 from headway.core.sequence import Sequence
@@ -45,7 +46,7 @@ def test_the_line_is_in_order_of_counters_and_joinings(few: int, operations) -> 
 
 
 def check_order(operations) -> None:
-    fair = Fair({"a": 2})
+    fair = Fair(SchedulerConfig(ordering="fair", tenant_weights="a=2"))
     queues: dict[str, list[Sequence]] = {}  # the first to join first
     for what, name, number in operations:
         everybody = [s for queue in queues.values() for s in queue]
@@ -66,7 +67,7 @@ def check_order(operations) -> None:
 
 
 def test_who_is_next_is_found_without_asking_every_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
-    fair = Fair({})
+    fair = Fair(SchedulerConfig(ordering="fair"))
     for number in range(2000):
         fair.enqueue(sequence_of(f"t{number}"), 0)
     num_asked = 0
@@ -87,7 +88,7 @@ def test_who_is_next_is_found_without_asking_every_tenant(monkeypatch: pytest.Mo
 
 
 def test_who_left_the_line_is_not_kept_in_it() -> None:
-    fair = Fair({})
+    fair = Fair(SchedulerConfig(ordering="fair"))
     fair.enqueue(sequence_of("a"), 0)
     for number in range(2500):
         one = sequence_of("b")

@@ -6,8 +6,8 @@ import pytest
 from scheduler_world import make_request
 
 from headway.core.config import SchedulerConfig
-from headway.core.invariants import InvariantError, check, check_idle
 from headway.core.scheduler import Scheduler
+from headway.drive.invariants import InvariantError, check, check_idle
 
 
 @pytest.fixture

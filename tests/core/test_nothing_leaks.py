@@ -8,7 +8,7 @@ import pytest
 from scheduler_world import World, make_request
 
 from headway.core.config import SchedulerConfig
-from headway.core.invariants import check_idle
+from headway.drive.invariants import check_idle
 
 
 @pytest.mark.parametrize("caching", [True, False])

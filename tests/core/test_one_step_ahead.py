@@ -7,9 +7,9 @@ from scheduler_world import STOP_TOKEN_ID, World, make_request
 
 from headway.core.config import SchedulerConfig
 from headway.core.events import Advanced, Retired
-from headway.core.invariants import check
 from headway.core.scheduler import Scheduler
 from headway.core.step import BadStepResultError, StepResult
+from headway.drive.invariants import check
 
 
 def world_of(*, num_blocks: int = 50, **knobs) -> World:

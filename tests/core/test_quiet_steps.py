@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from scheduler_world import make_request
 
 from headway.core.config import SchedulerConfig
-from headway.core.invariants import check
 from headway.core.request import RepetitionDetection
 from headway.core.scheduler import Scheduler
 from headway.core.sequence import Sequence
 from headway.core.step import StepResult
+from headway.drive.invariants import check
 
 configs = st.builds(
     SchedulerConfig,

@@ -16,8 +16,8 @@ from hypothesis.stateful import (
 from scheduler_world import World, make_request
 
 from headway.core.config import UNITS, SchedulerConfig
-from headway.core.invariants import check
 from headway.core.request import RepetitionDetection, TimeLimits
+from headway.drive.invariants import check
 
 
 @st.composite

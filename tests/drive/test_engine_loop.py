@@ -6,11 +6,11 @@ import pytest
 
 from headway.core.config import SchedulerConfig
 from headway.core.events import AbortCause, Aborted, Admitted, Advanced, Queued, Rejected, Retired
-from headway.core.invariants import check_idle
 from headway.core.request import FinishReason, Request, SamplingParams, TimeLimits
 from headway.core.scheduler import Scheduler
 from headway.core.step import Blocker, StepResult
 from headway.drive.clock import VirtualClock
+from headway.drive.invariants import check_idle
 from headway.drive.loop import EngineLoop
 from headway.drive.ports import ResetPrefixCache, Submit, Withdraw
 from headway.drive.record import StepRecord

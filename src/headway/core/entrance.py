@@ -186,6 +186,9 @@ class Entrance:
         """Give the sequence a slot and its first chunk, or say what is missing."""
         if self._admission.refuses(sequence):
             return Blocker.BLOCKS
+        num_slots = self._residents.num_slots_taken + self._precedence.kept(sequence).num_slots
+        if num_slots >= self._config.max_num_seqs:
+            return Blocker.SLOTS
         cached_ids = self._prefix.find(sequence)
         num_cached = len(cached_ids) * self._config.block_size
         num_wanted = sequence.num_tokens - num_cached
@@ -207,7 +210,7 @@ class Entrance:
         # Cached blocks that nobody holds are among the free ones, and cease to be by sharing them.
         num_free = self._pool.num_free - self._pool.num_unheld(cached_ids)
         if self._residents.running:
-            num_free -= self._watermark_blocks
+            num_free -= self._watermark_blocks + self._precedence.kept(sequence).num_blocks
         return need - len(cached_ids) <= num_free
 
     def _take_blocks(self, sequence: Sequence, cached_ids: list[int], num_tokens: int) -> None:

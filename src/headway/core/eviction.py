@@ -43,13 +43,19 @@ class Eviction:
         num_missing = self._num_missing(sequence, num_tokens)
         if num_missing <= 0:
             return True
-        while num_missing > self._pool.num_free:
+        while num_missing > self._num_free_for(sequence, step):
             victim = self._victims.choose(self._not_above(sequence), self._pool)
             self.preempt(victim, sequence, step, now_ns)
             if victim is sequence:
                 return False
         sequence.block_ids += self._pool.allocate(num_missing)
         return True
+
+    def _num_free_for(self, sequence: Sequence, step: StepBuilder) -> int:
+        # With somebody about to come, what all grow by in this step is counted already.
+        if step.makes_way or not self._precedence.has_ranks:
+            return self._pool.num_free
+        return self._pool.num_free - self._precedence.kept(sequence).num_blocks
 
     def _not_above(self, sequence: Sequence) -> Mapping[int, Sequence]:
         """Who may pay for its growth: itself, its equals, and those that it outranks."""

@@ -22,6 +22,7 @@ class Residents:
         self._unit = policies.unit
         self._admission = policies.admission
         self._forecast = policies.forecast
+        self._precedence = policies.precedence
         self._constraints = tuple(constraints)
         self._running: dict[int, Sequence] = {}
         self._untold: list[Retired] = []
@@ -45,6 +46,7 @@ class Residents:
         self._running[sequence.sequence_id] = sequence
         self._forecast.entered(sequence)
         self._admission.entered(sequence)
+        self._precedence.entered(sequence)
         for constraint in self._constraints:
             constraint.entered(sequence)
 
@@ -77,6 +79,7 @@ class Residents:
         del self._running[sequence.sequence_id]
         self._forecast.left(sequence)
         self._admission.left(sequence)
+        self._precedence.left(sequence)
         for constraint in self._constraints:
             constraint.left(sequence)
         if not self._running:

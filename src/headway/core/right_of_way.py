@@ -53,7 +53,10 @@ class RightOfWay:
 
     def prepare(self, step: StepBuilder, now_ns: int) -> None:
         """Before anybody is placed in `step`: evict, or hold tokens, for the first in the queue."""
-        if not (self._precedence.has_ranks and self._waiting and self._residents.running):
+        if not self._precedence.has_ranks:
+            return
+        self._precedence.begin(self._residents.running.values(), self._pool)
+        if not (self._waiting and self._residents.running):
             return
         urgent = self._urgent(now_ns)
         if (first := next(urgent, None)) is None:
@@ -62,14 +65,16 @@ class RightOfWay:
         if self._entrance.objects(first, step):
             return  # whoever made way for it, it would not come in
         if self._fits(first):
+            step.makes_way = True
             step.hold(self._num_tokens_due(first))
             return
         for victim, beneficiary in self._plan(chain((first,), urgent), step):
+            step.makes_way = True
             self._eviction.preempt(victim, beneficiary, step, now_ns)
 
     def _urgent(self, now_ns: int) -> Iterator[Sequence]:
         """The waiting who outrank somebody and are not barred."""
-        lowest = max(map(self._precedence.rank, self._residents.running.values()))
+        lowest = self._precedence.lowest(self._residents.running.values())
         num_barred = 0
         for sequence in self._waiting.in_order(now_ns):
             if self._precedence.rank(sequence) >= lowest or num_barred >= _MOST_BARRED:
@@ -86,6 +91,8 @@ class RightOfWay:
 
     def _num_tokens_due(self, sequence: Sequence) -> int:
         """Its first chunk, as far as those that it does not outrank leave room for it."""
+        if self._precedence.spares_decodes:
+            return 0
         budget = self._config.max_num_batched_tokens
         rank = self._precedence.rank(sequence)
         ahead = sum(
@@ -108,7 +115,8 @@ class RightOfWay:
         for sequence in urgent:
             if num_tokens <= 0 or (entering and self._entrance.objects(sequence, step, entering)):
                 break
-            found = self._victims_for(sequence, ledger, at_least=0 if plan else 1)
+            rank = self._precedence.rank(sequence, entering)
+            found = self._victims_for(sequence, rank, ledger, at_least=0 if plan else 1)
             if found is None:
                 break
             entering.append(sequence)
@@ -118,15 +126,19 @@ class RightOfWay:
         return plan
 
     def _victims_for(
-        self, sequence: Sequence, ledger: _Ledger, *, at_least: int
+        self, sequence: Sequence, rank: int, ledger: _Ledger, *, at_least: int
     ) -> list[Sequence] | None:
         """Taken out of the ledger; None, and the ledger as it was, if they are not enough."""
         need = self._entrance.num_blocks_missing(sequence)
-        rank, found = self._precedence.rank(sequence), list[Sequence]()
+        found: list[Sequence] = []
         if not ledger.may_have_room(need, self._precedence, rank):
             return None
         while not ledger.has_room(need) or len(found) < at_least:
-            outranked = [s for s in ledger.running.values() if self._precedence.rank(s) > rank]
+            outranked = [
+                s
+                for s in ledger.running.values()
+                if self._precedence.rank(s) > rank and self._precedence.may_pay(s)
+            ]
             if not outranked:
                 for victim in reversed(found):
                     ledger.restore(victim)

@@ -176,7 +176,8 @@ class Scheduler(SchedulerState):
         sequences = tuple(self._ordering.running(self._residents.running.values(), now_ns))
         if len(sequences) > self.config.max_num_batched_tokens:
             return None
-        num_steps = num_quiet_steps(sequences, self.pool, self.config.block_size)
+        num_free = max(0, self.pool.num_free - self._precedence.kept(None).num_blocks)
+        num_steps = num_quiet_steps(sequences, num_free, self.config.block_size)
         blocked: tuple[Blocker | None, int | None] = (None, None)
         if self.num_waiting:
             blocked = self._outlook.blocked

@@ -46,6 +46,7 @@ class SchedulerState:
         self._ordering = policies.ordering
         self._prefill = policies.prefill
         self._unit = policies.unit
+        self._precedence = policies.precedence
         self._residents = Residents(self.pool, policies, constraints)
         self._limits = Limits(config, num_blocks, policies.admission)
         self._prefix = _build_prefix_cache(config, self.pool)
@@ -76,8 +77,7 @@ class SchedulerState:
         self._time = TimeKeeper()
         self._in_flight: deque[Step] = deque()
         self._waiting_reasons: dict[Blocker, int] = {}
-        self._num_steps = 0
-        self._num_sequences = 0
+        self._num_steps = self._num_sequences = 0
         self._outlook = Outlook(config, policies.unit, () if is_ours else constraints)
 
     def has_unfinished(self) -> bool:

@@ -23,6 +23,7 @@ class StepBuilder:
         self.preempted: list[Preempted] = []
         self.retired: list[Retired] = []
         self.is_settled = True  # False: what keeps the waiting waiting may change by itself
+        self.makes_way = False  # for a waiting one, that comes in now or in the next
         self.barred: dict[Blocker, int] = {}  # how many a constraint kept waiting, by its reason
         self._num_held = 0
         self.predicted_ns: int | None = None

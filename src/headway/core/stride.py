@@ -75,8 +75,9 @@ class Outlook:
         return self._unit.is_sealed == (blocker is Blocker.STATIC_BATCH)
 
 
-def num_quiet_steps(sequences: SequenceOf[Sequence], pool: BlockPool, block_size: int) -> int:
-    """How many steps they all decode in, the first that is full in the last; no block missing."""
+def num_quiet_steps(sequences: SequenceOf[Sequence], num_free: int, block_size: int) -> int:
+    """How many steps they all decode in, the first that is full in the last; no block missing, of
+    so many that are free for them."""
     most: int | None = None
     for sequence in reversed(sequences):  # the latest are those that may still be prefilling
         num_tokens = len(sequence.token_ids)
@@ -90,7 +91,7 @@ def num_quiet_steps(sequences: SequenceOf[Sequence], pool: BlockPool, block_size
         num_left = sequence.max_num_tokens - num_tokens
         if most is None or num_left < most:
             most = num_left
-    return _steps_with_room(sequences, pool.num_free, block_size, most) if most else 0
+    return _steps_with_room(sequences, num_free, block_size, most) if most else 0
 
 
 def _steps_with_room(

@@ -16,10 +16,11 @@ from headway.core.policies.passing import Passing
 from headway.core.policies.precedence import Equality, Precedence, PriorityRanks
 from headway.core.policies.predict import Predict
 from headway.core.policies.prefill import Chunked, PrefillPlacement, Whole
+from headway.core.policies.shares import TenantShares
 from headway.core.policies.sharing import Shared
 from headway.core.policies.shortest import USUAL_AGEING, ShortestFirst
 from headway.core.policies.victim import LeastLost, LowestPriority, Newest, VictimRule
-from headway.core.tenants import weights_of
+from headway.core.policies.yielding import Yielding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,7 @@ def build_policies(config: SchedulerConfig) -> Policies:
     """The policies that a checked configuration names."""
     forecast = LengthForecast()
     ordering, usual_victim = _build_ordering(config, forecast)
+    precedence = _build_precedence(config, ordering)
     victims: dict[str, VictimRule] = {
         "auto": usual_victim,
         "most-served": usual_victim,
@@ -67,8 +69,8 @@ def build_policies(config: SchedulerConfig) -> Policies:
         admission=admissions[config.kv_policy],
         victim=victims[config.victim],
         passing=Passing(config.skip_blocked_ms * 1_000_000),
-        precedence=_build_precedence(config),
-        prefill=_build_prefill(config, ordering),
+        precedence=precedence,
+        prefill=_build_prefill(config, ordering, precedence),
         unit=units[config.unit](),
         forecast=forecast,
     )
@@ -79,7 +81,7 @@ def _build_ordering(
 ) -> tuple[Ordering, VictimRule]:
     """And the victim rule that goes with it."""
     if config.ordering == "fair":
-        fair = Fair(weights_of(config.tenant_weights))
+        fair = Fair(config)
         return fair, MostServed(fair)
     if config.ordering == "priority":
         return ByPriority(), LowestPriority()
@@ -91,14 +93,18 @@ def _build_ordering(
     return Fcfs(), Newest()
 
 
-def _build_precedence(config: SchedulerConfig) -> Precedence:
+def _build_precedence(config: SchedulerConfig, ordering: Ordering) -> Precedence:
     # Whom `reserve` has admitted is never preempted, and a static batch is not changed.
-    if config.ordering != "priority" or config.kv_policy == "reserve" or config.unit == "request":
+    if config.kv_policy == "reserve" or config.unit == "request":
         return Equality()
-    return PriorityRanks()
+    if isinstance(ordering, Fair):
+        return ordering.shares
+    return PriorityRanks() if config.ordering == "priority" else Equality()
 
 
-def _build_prefill(config: SchedulerConfig, ordering: Ordering) -> PrefillPlacement:
+def _build_prefill(
+    config: SchedulerConfig, ordering: Ordering, precedence: Precedence
+) -> PrefillPlacement:
     holds_decodes = {"mixed": False, "first": True}[config.prefill]
     if not config.enable_chunked_prefill:
         return Whole(holds_decodes)
@@ -106,6 +112,8 @@ def _build_prefill(config: SchedulerConfig, ordering: Ordering) -> PrefillPlacem
     target_ns = round(config.target_itl_ms * 1_000_000)
     most_under_way = config.max_num_partial_prefills or (8 if target_ns else 1)
     if most_under_way == 1 and not target_ns:
+        if isinstance(precedence, TenantShares):
+            return Yielding(precedence, holds_decodes, cap, config.max_num_batched_tokens)
         return Chunked(holds_decodes, cap)
     return Shared(
         ordering,

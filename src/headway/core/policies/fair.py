@@ -17,16 +17,21 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from headway.core.blocks import BlockPool
+from headway.core.config import SchedulerConfig
 from headway.core.policies.ordering import Ordering
-from headway.core.policies.victim import frees_a_block
+from headway.core.policies.shares import TenantShares
+from headway.core.policies.victim import able_to_pay
 from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.step import Step
+from headway.core.tenants import weights_of
 
 if TYPE_CHECKING:  # it imports the policies
     from headway.core.stride import Stride
 
 # Of a token, w_p and w_q in the paper: an output token takes a pass of its own.
 PROMPT_COST, OUTPUT_COST = 1, 2
+# What idle time earns at most, in prompt tokens of a tenant that weighs 1.
+CREDIT = 8192
 _FEW = 1024  # so many tenants are remembered in any case
 _MOST_IDLE = 1 << 15  # and so many at most of those who have nobody waiting
 
@@ -57,13 +62,16 @@ class Fair(Ordering):
 
     Charged are prompt tokens, when a sequence is admitted, without those that the prefix cache
     had, and output tokens, in the step that yields them; not what a preemption has computed again.
-    A tenant that had nobody waiting joins the line at the least counter in it, or where the last
-    tenant left it: idle time earns nothing. Nobody is held back to be fair.
+    A tenant that had nobody waiting joins the line at most `CREDIT` below the least counter in it,
+    or below where the last tenant left it: so much, and no more, is earned by idle time.
     """
 
-    def __init__(self, weights: Mapping[str, int]) -> None:
-        self._weights = weights
-        self._multiple = math.lcm(*weights.values())
+    def __init__(self, config: SchedulerConfig) -> None:
+        self._weights = weights_of(config.tenant_weights)
+        self.shares = TenantShares(config, self._weights)
+        self._multiple = math.lcm(*self._weights.values())
+        self._credit = CREDIT * self._multiple
+        self._reached = 0  # the most that the least counter of the line ever was when one joined
         self._tenants: dict[str, _Tenant] = {}
         self._line: dict[str, _Tenant] = {}  # who has somebody waiting
         # A heap of their turns, as they were or are now, for counters only grow; and of some left.
@@ -82,6 +90,10 @@ class Fair(Ordering):
         known = self._tenants.get(tenant)
         return self._least_new if known is None else known.counter
 
+    def debt(self, sequence: Sequence) -> tuple[bool, int]:
+        """Whoever runs and has most of it pays for blocks."""
+        return self.shares.is_over(sequence), self.counter_of(sequence.request.tenant)
+
     # ---- The queue ----
 
     def enqueue(self, sequence: Sequence, now_ns: int) -> None:
@@ -94,13 +106,14 @@ class Fair(Ordering):
         name = sequence.request.tenant
         tenant = self._tenant(name)
         if name not in self._line:
-            tenant.counter = max(tenant.counter, self._floor())
+            tenant.counter = max(tenant.counter, self._start())
             tenant.serial = self._num_joined
             self._num_joined += 1
             self._line[name] = tenant
             heappush(self._turns, (*tenant.turn, tenant))
         tenant.queue[sequence.sequence_id] = sequence
         self._num_waiting += 1
+        self.shares.came(name)
         if len(self._turns) > 2 * len(self._line) + _FEW:
             self._turns = [(*t.turn, t) for t in self._line.values()]
             heapify(self._turns)
@@ -111,6 +124,7 @@ class Fair(Ordering):
         tenant = self._line[name]
         del tenant.queue[sequence.sequence_id]
         self._num_waiting -= 1
+        self.shares.went(name)
         if not tenant.queue:
             self._last = self._line.pop(name)
 
@@ -146,6 +160,9 @@ class Fair(Ordering):
                 heapreplace(self._turns, (*tenant.turn, tenant))
             else:
                 return
+
+    def is_before(self, waiting: Sequence, running: Sequence) -> bool:
+        return self.shares.rank(waiting) < self.shares.rank(running)
 
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
         return list(running)
@@ -186,8 +203,14 @@ class Fair(Ordering):
 
     # ---- The tenants ----
 
-    def _floor(self) -> int:
+    def _start(self) -> int:
         """Where a tenant joins the line at least."""
+        floor = self._floor()
+        self._reached = max(self._reached, floor)
+        return max(0, min(floor, self._reached - self._credit))
+
+    def _floor(self) -> int:
+        """The least counter in the line, or where the last tenant left it."""
         self._freshen_turns()
         if self._turns:
             return self._turns[0][0]
@@ -207,11 +230,11 @@ class Fair(Ordering):
 
         And if clients make up names without end, those who are the least above it.
         """
-        floor = self._least_new = self._floor()
+        self._least_new = start = self._start()
         kept = {
             name: tenant
             for name, tenant in self._tenants.items()
-            if tenant.queue or tenant.counter > floor or tenant is self._last
+            if tenant.queue or tenant.counter > start or tenant is self._last
         }
         idle = [name for name, t in kept.items() if not t.queue and t is not self._last]
         if len(idle) > _MOST_IDLE:
@@ -230,7 +253,8 @@ def _prompt_cost(sequence: Sequence) -> int:
 
 
 class MostServed:
-    """The newest of the tenant with the largest counter, of those that free a block by leaving.
+    """The newest of the tenant with the largest counter, of those that free a block by leaving; but
+    before all others of tenants that are over their share.
 
     So nobody is evicted for a tenant that was served more, and what a sequence pays with is the
     advantage of its own tenant. Somebody always gets on: while no token is yielded no counter
@@ -241,9 +265,4 @@ class MostServed:
         self._fair = fair
 
     def choose(self, running: Mapping[int, Sequence], pool: BlockPool) -> Sequence:
-        newest_first: Iterator[Sequence]
-        newest_first = reversed(running.values())  # type: ignore[call-overload]
-        return max(
-            (s for s in newest_first if frees_a_block(s, pool)),
-            key=lambda sequence: self._fair.counter_of(sequence.request.tenant),
-        )
+        return max(reversed(able_to_pay(running, pool)), key=self._fair.debt)

@@ -39,7 +39,7 @@ class LowestPriority:
     """
 
     def choose(self, running: Mapping[int, Sequence], pool: BlockPool) -> Sequence:
-        return max(_able(running, pool), key=urgency)
+        return max(able_to_pay(running, pool), key=urgency)
 
 
 class LeastLost:
@@ -58,7 +58,7 @@ class LeastLost:
 
     def choose(self, running: Mapping[int, Sequence], pool: BlockPool) -> Sequence:
         oldest = min(running.values(), key=_arrival)
-        able = _able(running, pool)
+        able = able_to_pay(running, pool)
         others = [s for s in able if s is not oldest]
         caught_up = [s for s in others if s.num_computed_tokens > s.num_reached_tokens]
         if not caught_up:
@@ -81,11 +81,11 @@ def _latest_first(sequence: Sequence) -> tuple[int, int]:
     return -sequence.request.arrival_ns, -sequence.sequence_id
 
 
-def _able(running: Mapping[int, Sequence], pool: BlockPool) -> list[Sequence]:
+def able_to_pay(running: Mapping[int, Sequence], pool: BlockPool) -> list[Sequence]:
     """Those who free a block by leaving; all, if none does."""
-    return [s for s in running.values() if frees_a_block(s, pool)] or list(running.values())
+    return [s for s in running.values() if _frees_a_block(s, pool)] or list(running.values())
 
 
-def frees_a_block(sequence: Sequence, pool: BlockPool) -> bool:
+def _frees_a_block(sequence: Sequence, pool: BlockPool) -> bool:
     # From the end: the last block is nearly always its own.
     return any(pool.num_holders(block_id) == 1 for block_id in reversed(sequence.block_ids))

@@ -1,0 +1,136 @@
+"""Shares of tenants in slots and memory: who gives way to whom, and what is kept free for whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from headway.core.blocks import BlockPool
+from headway.core.config import SchedulerConfig
+from headway.core.policies.precedence import NOTHING, Kept, Precedence
+from headway.core.sequence import Sequence, SequenceStatus
+
+_LATELY = 1024  # admissions for which a tenant that has gone counts as there
+_LOW = 2  # a tenant with one such part of its share, or less, may put others out
+_KEPT = 16  # of the slots and blocks one in so many is kept, at most
+_RUNNING = SequenceStatus.RUNNING
+_Amounts = tuple[int, int]  # slots and blocks
+
+
+class TenantShares(Precedence):
+    """Each tenant that is there has a share of slots and blocks, by its weight.
+
+    Low is a tenant with one sequence, or with no more than half its share of all; over its share is
+    one that is not low and has more than its share of those that are taken. It gives way to a
+    waiting one whose tenant stays low: so nobody goes back and forth; and nobody pays again who has
+    not got on since. And it leaves a slot and the blocks of a step's tokens, at most a sixteenth
+    of all, to those who are not over theirs. The tenant that went last counts as there for 1,024
+    admissions, so that it finds room when it comes back.
+    """
+
+    spares_decodes = True
+
+    def __init__(self, config: SchedulerConfig, weights: Mapping[str, int]) -> None:
+        self._config = config
+        self._weights = weights
+        self._present: Counter[str] = Counter()  # sequences that run or wait
+        self._num_running: Counter[str] = Counter()
+        self._weight = 0  # of the present
+        self._gone: tuple[str, int] | None = None  # the latest, and when: admissions before it
+        self._num_entered = 0
+        self._running: Collection[Sequence] = ()
+        self._num_held: Counter[str] | None = None  # blocks, as of this step
+        self._num_taken_blocks = 0  # by all
+        self._num_blocks = 0
+
+    # ---- Who is there ----
+
+    @property
+    def has_ranks(self) -> bool:
+        return len(self._present) + (self._gone is not None) > 1
+
+    def came(self, tenant: str) -> None:
+        """One more sequence of it waits or runs."""
+        if tenant not in self._present:
+            self._weight += self._weights.get(tenant, 1)
+            if self._gone and self._gone[0] == tenant:
+                self._gone = None
+        self._present[tenant] += 1
+
+    def went(self, tenant: str) -> None:
+        """One less."""
+        self._present[tenant] -= 1
+        if not self._present[tenant]:
+            del self._present[tenant]
+            self._weight -= self._weights.get(tenant, 1)
+            self._gone = tenant, self._num_entered
+
+    def entered(self, sequence: Sequence) -> None:
+        self.came(sequence.request.tenant)
+        self._num_running[sequence.request.tenant] += 1
+        if self._num_held is not None:
+            self._num_held[sequence.request.tenant] += len(sequence.block_ids)
+        self._num_entered += 1
+        if self._gone and self._num_entered - self._gone[1] > _LATELY:
+            self._gone = None
+
+    def left(self, sequence: Sequence) -> None:
+        self.went(sequence.request.tenant)
+        self._num_running[sequence.request.tenant] -= 1
+        if not self._num_running[sequence.request.tenant]:
+            del self._num_running[sequence.request.tenant]
+
+    def begin(self, running: Collection[Sequence], pool: BlockPool) -> None:
+        self._running, self._num_blocks, self._num_held = running, pool.num_blocks, None
+
+    # ---- Who is over its share ----
+
+    def rank(self, sequence: Sequence, entering: Collection[Sequence] = ()) -> int:
+        if sequence.status is _RUNNING:
+            return self.is_over(sequence)
+        return not self._is_low(self._has(sequence, entering), sequence)
+
+    def lowest(self, running: Collection[Sequence]) -> int:
+        return 1
+
+    def may_pay(self, sequence: Sequence) -> bool:
+        return sequence.num_computed_tokens > sequence.num_reached_tokens
+
+    def is_over(self, sequence: Sequence) -> bool:
+        """Whether its tenant is over its share, or would be if this one ran too."""
+        has = self._has(sequence)
+        taken = len(self._running), self._num_taken_blocks
+        return not self._is_low(has, sequence) and self._exceeds(has, sequence, taken)
+
+    def _is_low(self, has: _Amounts, sequence: Sequence) -> bool:
+        """One sequence, or no more than a part of its tenant's share."""
+        part = self._config.max_num_seqs // _LOW, self._num_blocks // _LOW
+        return has[0] < 2 or not self._exceeds(has, sequence, part)
+
+    def _exceeds(self, has: _Amounts, sequence: Sequence, total: _Amounts) -> bool:
+        """Whether it is more than the share of its tenant in so much."""
+        weight = self._weights.get(sequence.request.tenant, 1)
+        weights = self._weight + (self._weights.get(self._gone[0], 1) if self._gone else 0)
+        return any(weights * own > weight * all_ for own, all_ in zip(has, total, strict=True))
+
+    def kept(self, sequence: Sequence | None) -> Kept:
+        if not self.has_ranks or (sequence is not None and not self.is_over(sequence)):
+            return NOTHING
+        num_blocks = self._config.num_blocks_for(self._config.max_num_batched_tokens)
+        num_blocks = min(num_blocks, self._num_blocks // _KEPT)
+        return Kept(min(1, self._config.max_num_seqs // _KEPT), num_blocks)
+
+    def _has(self, sequence: Sequence, entering: Collection[Sequence] = ()) -> _Amounts:
+        """What its tenant has, and with what it needs itself, and those, if it waits."""
+        tenant = sequence.request.tenant
+        if self._num_held is None:
+            self._num_held = Counter()
+            for resident in self._running:
+                self._num_held[resident.request.tenant] += len(resident.block_ids)
+            self._num_taken_blocks = self._num_held.total()
+        num_slots, num_blocks = self._num_running[tenant], self._num_held[tenant]
+        if sequence.status is not _RUNNING:
+            for one in (sequence, *(s for s in entering if s.request.tenant == tenant)):
+                num_slots += 1
+                num_blocks += self._config.num_blocks_for(one.num_tokens)
+        return num_slots, num_blocks

@@ -1,0 +1,193 @@
+"""`--scheduling-policy fair`: a flood makes room for a tenant that has less than its share."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduler_world import World, make_request
+
+from headway.core.config import SchedulerConfig
+from headway.core.policies import shares as shares_module
+from headway.core.step import Step
+
+
+def world_of(num_blocks: int, **knobs) -> World:
+    knobs = {"block_size": 4, "ordering": "fair", "enable_prefix_caching": False, **knobs}
+    return World(SchedulerConfig(**knobs), num_blocks)
+
+
+def submit(world: World, name: str, *, prompt: int = 4, max_tokens: int = 24) -> None:
+    """`f1` is of tenant f."""
+    ids = [ord(name[-1]) % 5] * prompt
+    world.submit(make_request(name, ids, max_tokens=max_tokens, tenant=name[0]))
+
+
+def flood(world: World, num: int, num_turns: int, **asked) -> None:
+    for number in range(num):
+        submit(world, f"f{number}", **asked)
+    for _ in range(num_turns):
+        world.turn()
+
+
+def steps_to_first_token(world: World, name: str) -> int:
+    for number in range(1, 30):
+        step = world.turn()
+        if any(c.samples and c.sequence.request.request_id == name for c in step.chunks):
+            return number
+    raise AssertionError("no token in 30 steps")
+
+
+def evicted(step: Step) -> list[str]:
+    return [event.request_id for event in step.preempted]
+
+
+def sizes(step: Step) -> dict[str, int]:
+    return {c.sequence.request.request_id: c.num_tokens for c in step.chunks}
+
+
+# ---- Slots and blocks ----
+
+
+@pytest.mark.parametrize("kv_policy", ["on-demand", "predict"])
+@pytest.mark.parametrize(("num_blocks", "num_seqs"), [(80, 8), (40, 99)])
+def test_at_full_slots_or_a_full_pool_a_quiet_tenant_has_its_token_after_two_steps(
+    num_blocks, num_seqs, kv_policy
+):
+    world = world_of(num_blocks, max_num_seqs=num_seqs, kv_policy=kv_policy)
+    flood(world, 20, 6)
+    assert world.scheduler.num_waiting
+    submit(world, "q", prompt=20, max_tokens=4)
+    assert steps_to_first_token(world, "q") <= 2
+    assert {name[0] for name in evicted(world.steps[-2])} <= {"f"}
+    world.drain()
+
+
+def test_room_is_kept_for_who_comes_back_and_then_it_takes_one_step():
+    world = world_of(260, max_num_seqs=32, max_num_batched_tokens=64)
+    submit(world, "q0", max_tokens=2)
+    flood(world, 50, 16, prompt=2, max_tokens=30)
+    assert world.scheduler.num_waiting
+    assert world.scheduler.num_running == 31
+    assert world.scheduler.pool.num_free >= 16
+    submit(world, "q1", prompt=16)
+    assert steps_to_first_token(world, "q1") == 1
+    world.drain()
+
+
+@pytest.mark.parametrize("knobs", [{"kv_policy": "reserve"}, {"unit": "request"}])
+def test_what_is_promised_to_those_that_run_is_kept(knobs):
+    world = world_of(120, max_num_seqs=3, max_model_len=64, **knobs)
+    flood(world, 9, 3, max_tokens=9)
+    submit(world, "q")
+    world.drain()
+    assert not any(step.preempted for step in world.steps)
+
+
+def test_a_tenant_that_is_alone_has_everything():
+    world = world_of(260, max_num_seqs=32, max_num_batched_tokens=64)
+    flood(world, 40, 1, prompt=16)
+    assert sum(sizes(world.steps[0]).values()) == 64
+    while world.scheduler.num_running < 32:
+        world.turn()
+    world.drain()
+
+
+def test_a_tenant_that_has_gone_is_forgotten_after_so_many_admissions(monkeypatch):
+    monkeypatch.setattr(shares_module, "_LATELY", 20)
+    world = world_of(260, max_num_seqs=32)
+    submit(world, "q0", max_tokens=1)
+    flood(world, 190, 3, prompt=1, max_tokens=8)
+    assert world.scheduler.num_running == 31
+    assert 32 in [(world.turn(), world.scheduler.num_running)[1] for _ in range(15)]
+    world.drain()
+
+
+def test_whoever_has_half_its_share_puts_nobody_out():
+    world = world_of(120, max_num_seqs=8)
+    flood(world, 20, 2)
+    for number in range(6):
+        submit(world, f"q{number}")
+    for _ in range(4):
+        world.turn()
+    running = [s.request.tenant for s in world.scheduler.running_sequences()]
+    assert sorted(running) == ["f"] * 6 + ["q"] * 2, "a share is 4 of 8"
+    world.drain()
+
+
+def test_weights_are_shares():
+    world = world_of(120, max_num_seqs=8, tenant_weights="q=3")
+    flood(world, 20, 2)
+    for number in range(6):
+        submit(world, f"q{number}")
+    for _ in range(4):
+        world.turn()
+    running = [s.request.tenant for s in world.scheduler.running_sequences()]
+    assert sorted(running) == ["f"] * 5 + ["q"] * 3, "a share is 6 of 8"
+    world.drain()
+
+
+# ---- The budget of a step ----
+
+
+def test_prompts_of_a_flood_wait_for_those_of_a_quiet_tenant_and_are_cut_when_there_are_none():
+    world = world_of(60, max_num_batched_tokens=64, max_num_seqs=99)
+    submit(world, "q0", max_tokens=1)
+    flood(world, 14, 12, prompt=30, max_tokens=12)
+    decodes = sum(1 for c in world.steps[-1].chunks if c.is_decode)
+    assert world.steps[-1].num_tokens - decodes == 8, "an eighth of 64"
+    submit(world, "q1", prompt=100)
+    steps = [step for step in (world.turn() for _ in range(5)) if sizes(step).get("q1", 0) > 1]
+    assert len(steps) == 2
+    for step in steps:
+        others = [n for name, n in sizes(step).items() if name != "q1"]
+        assert not step.index % 16 or max(others) == 1
+    world.drain()
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    crowd=st.lists(
+        st.tuples(
+            st.integers(0, 15), st.integers(1, 9), st.integers(1, 14), st.sampled_from("aaab")
+        ),
+        min_size=2,
+        max_size=14,
+    ),
+    num_blocks=st.integers(4, 24),
+    max_num_seqs=st.integers(1, 6),
+    budget=st.sampled_from([3, 8, 30]),
+    kept=st.sampled_from([2, 4, 16]),
+    victim=st.sampled_from(["auto", "newest", "least-lost"]),
+    caching=st.booleans(),
+    kv_policy=st.sampled_from(["on-demand", "predict"]),
+    num_partial=st.sampled_from([0, 3]),
+    prefill=st.sampled_from(["mixed", "first"]),
+)
+def test_nothing_goes_round_in_circles(
+    crowd, num_blocks, max_num_seqs, budget, kept, victim, caching, kv_policy, num_partial, prefill
+):
+    """Each sequence that is evicted for a waiting one has got past where it was evicted before."""
+    config = SchedulerConfig(
+        block_size=2,
+        max_num_seqs=max_num_seqs,
+        max_model_len=2 * num_blocks + 1,
+        max_num_batched_tokens=budget,
+        ordering="fair",
+        victim=victim,
+        enable_prefix_caching=caching,
+        kv_policy=kv_policy,
+        max_num_partial_prefills=num_partial,
+        prefill=prefill,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shares_module, "_KEPT", kept)
+        world = World(config, num_blocks)
+        for number in range(16):
+            for name, (at, prompt, max_tokens, tenant) in enumerate(crowd):
+                if at == number:
+                    ids = [1 + name % 3] * prompt
+                    request = make_request(f"{name}", ids, max_tokens=max_tokens, tenant=tenant)
+                    world.submit(request)
+            world.turn()
+        world.drain(max_steps=2_000)
