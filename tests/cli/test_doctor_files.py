@@ -43,7 +43,7 @@ def test_usage(tmp_path, monkeypatch, capsys):
 def test_usage_against_a_baseline(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "then.jsonl", chat(200))
-    written(tmp_path / "now.jsonl", chat(200, cut=1.0))
+    written(tmp_path / "now.jsonl", chat(200, cut=1.0, limit=300))
     code, out, _ = ran(capsys, "now.jsonl", "--baseline", "then.jsonl", "--hardware", "l4")
     assert code == 3
     assert "in the baseline it is 0.0%, 200 answers" in out

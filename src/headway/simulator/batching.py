@@ -26,9 +26,9 @@ from headway.simulator.workload.lengths import LengthLaw, histogram
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _BATCHES = 8  # full ones in a row, which the rate is of
 _LEAST_BATCHES = 2
-_LEAST_REQUESTS = 256
+_LEAST_REQUESTS = 128
 _MOST_PROMPT_TOKENS = 32_000_000  # of a run
-_MOST_STEPS = 1_000_000  # of a run, each of which takes some 150 bytes
+_MOST_STEPS = 300_000  # of a run, each of which takes some 150 bytes
 
 
 class Lengths(NamedTuple):

@@ -176,6 +176,14 @@ def test_the_last_while_is_what_is_told(tmp_path):
     assert "of 6 moments in the log these are the last 2" in seen.notes[0]
 
 
+def test_what_came_after_the_work_is_left_out(tmp_path):
+    idle = {"running": 0, "waiting": 0, "output": 0.0, "usage": 0.0}
+    seen = observed(tmp_path, v1(0), v1(10, **idle), v1(20), v1(30, **idle), v1(40, **idle))
+    assert [r.num_running for r in seen.readings] == [83, 0, 83]
+    assert seen.notes == ("2 moments without work at its end are left out",)
+    assert len(observed(tmp_path, v1(10, **idle), v1(20, **idle)).readings) == 2
+
+
 def test_what_was_before_a_new_start_is_left_out(tmp_path):
     size = "INFO 03-17 15:38:25 [kv_cache_utils.py:1] GPU KV cache size: {} tokens"
     seen = observed(tmp_path, size.format("1,000"), v1(10), v1(20), size.format("2,000"), v1(40))

@@ -99,10 +99,12 @@ class _Log:
             self._keep(part.end())
 
     def observation(self, path: str, last_s: float) -> Observation:
-        kept = self._last(last_s)
+        kept, num_idle = self._last(last_s)
         span_s = sum(r.interval_s or 0.0 for r in kept)
         notes = []
-        if len(kept) < self.num_readings:
+        if num_idle:
+            notes.append(f"{num_idle:,} moments without work at its end are left out")
+        if len(kept) + num_idle < self.num_readings:
             notes.append(
                 f"of {self.num_readings:,} moments in the log these are the last {len(kept):,}: "
                 "--last takes other seconds"
@@ -118,15 +120,17 @@ class _Log:
             notes=tuple(notes),
         )
 
-    def _last(self, last_s: float) -> list[Reading]:
+    def _last(self, last_s: float) -> tuple[list[Reading], int]:
+        """Up to the last moment with work; how many came after it."""
+        newest = list(reversed(self.readings))
+        num_idle = next((n for n, r in enumerate(newest) if r.num_running or r.num_waiting), 0)
         kept: list[Reading] = []
-        left_s = last_s
-        for reading in reversed(self.readings):
-            if left_s <= 0 and kept:
+        for reading in newest[num_idle:]:
+            if last_s <= 0 and kept:
                 break
-            left_s -= reading.interval_s or 0.0
+            last_s -= reading.interval_s or 0.0
             kept.append(self._with_preemptions(reading))
-        return kept[::-1]
+        return kept[::-1], num_idle
 
     def _with_preemptions(self, reading: Reading) -> Reading:
         """A count of none is left out by those who tell others."""
