@@ -180,7 +180,7 @@ def test_what_came_after_the_work_is_left_out(tmp_path):
     idle = {"running": 0, "waiting": 0, "output": 0.0, "usage": 0.0}
     seen = observed(tmp_path, v1(0), v1(10, **idle), v1(20), v1(30, **idle), v1(40, **idle))
     assert [r.num_running for r in seen.readings] == [83, 0, 83]
-    assert seen.notes == ("2 moments without work at its end are left out",)
+    assert seen.notes == ("2 moments without work at its end left out",)
     assert len(observed(tmp_path, v1(10, **idle), v1(20, **idle)).readings) == 2
 
 

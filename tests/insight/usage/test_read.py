@@ -153,6 +153,7 @@ def test_an_answer_as_this_server_sends_it(tmp_path):
         ({"usage": {**USED, "completion_tokens": 12.0}}, {"completion_tokens": 12}),
         ({**USED, "created": "2026-01-02T03:04:05Z"}, {"at_s": 1767323045.0}),
         ({**USED, "created": 1_767_323_045_000}, {"at_s": 1767323045.0}),
+        ({**USED, "metrics": {"queue_time_ms": 1e300, "preemptions": 2}}, {"num_preemptions": 2}),
         ({**USED, "max_tokens": "many", "model": 7, "metrics": []}, {"max_tokens": UNSAID}),
         ({"model": "a\x1b[2Jb" + "x" * 200, **USED}, {"name": "a?[2Jb" + "x" * 71 + "..."}),
     ],

@@ -103,7 +103,8 @@ class _Log:
         span_s = sum(r.interval_s or 0.0 for r in kept)
         notes = []
         if num_idle:
-            notes.append(f"{num_idle:,} moments without work at its end are left out")
+            moments = "moment" if num_idle == 1 else "moments"
+            notes.append(f"{num_idle:,} {moments} without work at its end left out")
         if len(kept) + num_idle < self.num_readings:
             notes.append(
                 f"of {self.num_readings:,} moments in the log these are the last {len(kept):,}: "

@@ -41,6 +41,7 @@ _ENDINGS = {
     "error": Ending.ERROR,
     "failed": Ending.ERROR,
 }
+_LONGEST_MS = 1e12  # 31 years
 
 
 class Answer(NamedTuple):
@@ -82,6 +83,15 @@ def count_of(given: Any) -> int | None:
     if not is_whole or not 0 <= count <= MAX_LENGTH:
         raise UnusableError(f"a count of tokens that is no whole number up to {MAX_LENGTH:,}")
     return count
+
+
+def milliseconds_of(given: Any) -> float | None:
+    """A length of time; None if absent. Raises ValueError or TypeError for what is not one."""
+    if given is None:
+        return None
+    if not 0 <= (length := float(given)) <= _LONGEST_MS:
+        raise ValueError(f"no length of time: {length}")
+    return length
 
 
 def lenient(read: Callable[[Any], Any], given: Any) -> Any:

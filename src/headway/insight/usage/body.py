@@ -21,6 +21,7 @@ from headway.insight.usage.answer import (
     count_of,
     ending_of,
     lenient,
+    milliseconds_of,
     plain_text,
 )
 from headway.insight.usage.times import seconds_of
@@ -219,7 +220,7 @@ def _part(chain: list[_Object], body: _Object) -> Part:
         num_choices=max(1, num_choices),
         at_s=_time(chain),
         num_preemptions=lenient(count_of, metrics.preemptions),
-        queue_ms=lenient(_milliseconds, metrics.queue_time_ms),
+        queue_ms=lenient(milliseconds_of, metrics.queue_time_ms),
     )
     return Part(key, num_choices, ending, used)
 
@@ -270,10 +271,6 @@ def _time(chain: list[_Object]) -> float | None:
             if given is not None:
                 return lenient(seconds_of, given)
     return None
-
-
-def _milliseconds(given: Any) -> float | None:
-    return None if given is None else float(given)
 
 
 def _either(first: Any, second: Any) -> Any:

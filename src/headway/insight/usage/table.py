@@ -13,6 +13,7 @@ from headway.insight.usage.answer import (
     ending_of,
     first_of,
     lenient,
+    milliseconds_of,
     plain_text,
 )
 from headway.insight.usage.times import seconds_of
@@ -78,7 +79,7 @@ class Rows:
             adapter=plain_text(said["adapter"]),
             at_s=None if said["time"] is None else lenient(seconds_of, said["time"]),
             num_preemptions=lenient(count_of, said["preemptions"]),
-            queue_ms=None if said["queue"] is None else lenient(float, said["queue"]),
+            queue_ms=lenient(milliseconds_of, said["queue"]),
         )
 
 
