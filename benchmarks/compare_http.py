@@ -18,6 +18,7 @@ import itertools
 import json
 import os
 import random
+import shlex
 import signal
 import statistics
 import subprocess
@@ -179,7 +180,9 @@ def highest(load: Load, port: int, start: float) -> float:
 
 def compare(arguments: argparse.Namespace, programs: dict[str, str]) -> None:
     results = Results(arguments.results)
-    origin = {"at": time.strftime("%Y-%m-%dT%H:%M:%S"), "commit": commit(), **machine()}
+    origin = {"at": time.strftime("%Y-%m-%dT%H:%M:%S"), "commit": commit()}
+    line = shlex.join(["python", "-m", "benchmarks.compare_http", *sys.argv[1:]])
+    results.add({"kind": "run", **origin, "command": line, **machine()})
     load = Load(mixed_requests(arguments.model), arguments.seconds)
     for turn in range(1, arguments.rounds + 1):
         for engine, program in programs.items():

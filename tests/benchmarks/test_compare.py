@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
-from benchmarks.compare_http import arrivals, percentile_99, waits
+from benchmarks.compare_http import Load, Waits, arrivals, percentile_99, waits
 from benchmarks.load.receiving import Stream
 from benchmarks.peers.engine import check, steps_between
 from benchmarks.peers.limits import Roofline, Shape, ceilings
 from benchmarks.peers.results import Place, Results
 from benchmarks.peers.workloads import STEPS, Cell, cells, decode_items, mixed_requests
+
+from benchmarks import compare_http
 
 MEASURED = [
     ("read_small_pages", 1, 5.0),
@@ -155,3 +159,22 @@ def test_waits_count_tokens_and_neither_the_end_nor_the_usage() -> None:
 def test_the_99th_percentile_of_few_is_the_worst() -> None:
     assert percentile_99([3.0, 1.0, 2.0]) == 3.0
     assert percentile_99(list(range(200))) == 197
+
+
+def test_served_figures_say_the_model_and_not_that_of_the_processor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(compare_http, "wait_for_quiet", lambda: None)
+    monkeypatch.setattr(compare_http, "make_setup", lambda *_: None)
+    monkeypatch.setattr(compare_http, "serving", lambda *_: contextlib.nullcontext((1, 2)))
+    monkeypatch.setattr(Load, "run", lambda *_, **__: Waits([5.0], [2.0], 9.0))
+    chosen = {"model": "smollm2", "weights": "bf16", "rounds": 1, "shares": [0.5]}
+    chosen |= {"results": tmp_path / "served.jsonl", "seconds": 1.0, "capacity": 10.0}
+    compare_http.compare(Namespace(**chosen, highest=False, log=None), {"vllm": "python"})
+    results = Results(tmp_path / "served.jsonl")
+    (figure,) = results.of_kind("served")
+    (run,) = results.of_kind("run")
+    assert (figure["model"], figure["engine"]) == ("smollm2", "vllm")
+    assert run["model"] != "smollm2"
+    assert run["commit"] == figure["commit"]
+    assert "| smollm2 | bf16 | 0.5 | vllm | 1 | 9.0 |" in list(compare_http.table(results))[-1]
