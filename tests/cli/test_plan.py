@@ -120,6 +120,7 @@ def test_p10_where_nothing_is_left_the_numbers_say_why(capsys: pytest.CaptureFix
     [
         ["Qwen3-8B", *H100],
         ["Qwen3-8B", *H100, "--kv-policy", "predict", "--quantization", "int8"],
+        ["Qwen3-8B", *H100, "--block-size", "32", "--max-num-seqs", "40"],
         ["--hardware", "cpu", *LENGTHS, "--kv-cache-dtype", "int8", "--max-model-len", "4096"],
         ["--hardware", "cpu", *LENGTHS, "--kv-policy", "reserve", "--quantization", "int4"],
         ["--hardware", "cpu", *LENGTHS, "--dtype", "float32", "--kv-cache-memory-bytes", "512MiB"],
@@ -136,6 +137,7 @@ def test_the_line_is_one_that_headway_takes(
     assert not flags.server
     assert not flags.warnings
     assert config.kv_cache_memory_bytes == plan["kv_cache"]["pool_bytes"]
+    assert config.block_size == plan["kv_cache"]["block_size"]
     assert {word for word in line if word.startswith("--")} == {*plan["launch"][-1]["why"]}
 
 
@@ -202,6 +204,22 @@ def test_little_s_law_at_a_rate_and_beyond(capsys: pytest.CaptureFixture[str]) -
     out = " ".join(printed(over, capsys).split())
     assert "is overloaded: Little's law has no solution up to a batch of" in out
     assert "It takes 1.01 such machines" in out
+
+
+def test_an_output_of_one_token_has_no_pace(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["Qwen3-8B", "--hardware", "h100", "--prompt-tokens", "99", "--output-tokens", "1"]
+    plan = told(words, capsys)
+    assert plan["cost"]["num_decodes"] == 0
+    assert {load["step_s"] for load in plan["loads"]} == {None}
+    assert plan["loads"][-1]["tokens_per_second"] == pytest.approx(plan["requests_per_second"])
+
+
+def test_a_prompt_that_finds_no_room_beside_decodes_has_steps_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["Qwen3-8B", "--hardware", "h100", "--prompt-tokens", "100", "--output-tokens", "10"]
+    plan = told([*words, "--max-num-batched-tokens", "1"], capsys)
+    assert plan["cost"]["prefill_s"] > 99 * plan["step_times"][0]["step_s"] * 0.9
 
 
 def test_a_price_is_of_a_million_tokens(capsys: pytest.CaptureFixture[str]) -> None:

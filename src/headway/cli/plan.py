@@ -53,7 +53,8 @@ def _plan(argv: Sequence[str]) -> None:
 
 def _print_help() -> None:
     from headway.cli.parsing import flag_help
-    from headway.cli.plan_question import SETTINGS, WORKLOAD_FLAGS_READ
+    from headway.cli.plan_lengths import WORKLOAD_FLAGS_READ
+    from headway.cli.plan_question import SETTINGS
     from headway.cli.simulated_machine import STEP_TIME_FLAGS
     from headway.cli.simulated_workload import workload_help
 

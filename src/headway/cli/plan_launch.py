@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from headway.cli.plan_memory import is_accelerator
 from headway.cli.plan_question import Asked
 from headway.insight.plan.launch import (
     LaunchFacts,
@@ -36,26 +37,25 @@ class LaunchLine:
 def launch_lines(asked: Asked, plan: Plan) -> list[LaunchLine]:
     """What starts the server; on an accelerator, vLLM's too."""
     facts = _facts(asked, plan)
-    is_accelerator = facts.utilization is not None
+    has_vllm = facts.utilization is not None
     lines = []
-    if is_accelerator:
+    if has_vllm:
         flags = vllm_flags(facts)
         name = hub_name(asked.model or asked.shape.name)
         about = "vLLM (blocks on demand)"
         lines.append(LaunchLine(text=line("vllm serve", name, flags), about=about, flags=(*flags,)))
     ours = headway_flags(facts)
     about = "Headway"
-    if is_accelerator:
+    if has_vllm:
         about = "Headway (on CPUs so far: there the same flags mean the same)"
-    model = hub_name(asked.model) if is_accelerator and asked.model else asked.model
+    model = hub_name(asked.model) if has_vllm and asked.model else asked.model
     lines.append(LaunchLine(text=line("headway serve", model, ours), about=about, flags=(*ours,)))
     return lines
 
 
 def _facts(asked: Asked, plan: Plan) -> LaunchFacts:
     question, machine = plan.question, asked.machine
-    cache, hardware = question.cache, machine.hardware
-    is_accelerator = hardware is not None and not hardware.name.startswith("cpu")
+    cache = question.cache
     length, why_length = _max_model_len(asked, plan)
     budget, why_budget = _budget(asked, plan)
     return LaunchFacts(
@@ -63,13 +63,14 @@ def _facts(asked: Asked, plan: Plan) -> LaunchFacts:
         flags_of_model=_types(asked),
         residents=plan.chosen,
         most_sequences=question.memory.num_samples,
+        block_size=cache.block_size,
         max_model_len=length,
         why_max_model_len=why_length,
         max_num_batched_tokens=budget,
         why_max_num_batched_tokens=why_budget,
         pool_bytes=cache.pool_bytes,
         is_pool_given=question.memory.usable is None,
-        utilization=machine.utilization if is_accelerator else None,
+        utilization=machine.utilization if is_accelerator(machine) else None,
         tensor_parallel=machine.tensor_parallel,
     )
 

@@ -6,11 +6,16 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 
+import numpy as np
+
 from headway.cli.plan_launch import LaunchLine
 from headway.cli.plan_question import Asked
+from headway.cli.readouts import beyond_lines
 from headway.cli.tables import number, print_table, seconds, share
 from headway.insight.plan.capacity import cost_per_million
 from headway.insight.plan.planning import Plan
+from headway.insight.plan.timing import Decoding
+from headway.simulator.step_time.fitted import FittedModel
 
 _MOST_COLUMNS = 100
 _GIB = 2**30
@@ -150,7 +155,10 @@ def _steps(plan: Plan) -> None:
     print_table(("batch b", "t(b)", "tokens/s", ""), rows)
     a, gamma = plan.line_s
     print()
-    _say(f"t(b) = a + gamma b with a = {seconds(a)} and gamma = {seconds(gamma)}", "  ")
+    through = f"1 and {max(2, int(plan.chosen.mean)):,}"
+    _say(f"t(b) = a + gamma b through {through}: a = {seconds(a)}, gamma = {seconds(gamma)}", "  ")
+    for beyond in _beyond_fit(plan):
+        _say(beyond, "  ")
     if plan.knee is not None:
         beyond = " (more than fit)" if plan.knee > plan.chosen.mean else ""
         _say(
@@ -168,6 +176,16 @@ def _steps(plan: Plan) -> None:
             )
         )
         _say(f"ridge: {plan.ridge.flops_per_byte:,.0f} FLOP for a byte; {binds}", "  ")
+
+
+def _beyond_fit(plan: Plan) -> list[str]:
+    """Where the table leaves the steps that the times were fitted to."""
+    model = plan.question.step_times
+    if not isinstance(model, FittedModel):
+        return []
+    decoding = Decoding(model, plan.context)
+    shapes = [decoding.shape(row.batch) for row in plan.batches if row.fits]
+    return beyond_lines(model, model.beyond(np.array(shapes, dtype=np.int64)))
 
 
 def _capacity(plan: Plan) -> None:

@@ -33,7 +33,7 @@ class Load:
     share: float  # of the capacity
     requests_per_second: float
     batch: float
-    step_s: float  # mean time between two tokens of a sequence
+    step_s: float  # mean time between two tokens of a sequence; NaN where there is one only
     tokens_per_second: float  # of output
 
 
@@ -110,12 +110,12 @@ class Capacity:
         batch = batch_at(rate, lambda b: self.cost(b).total_s, self.most)
         if batch is None:
             return None
-        decodes = rate * max(self._num_tokens - 1, 1e-9)
+        decodes = rate * (self._num_tokens - 1)
         return Load(
             share=rate / self.requests_per_second,
             requests_per_second=rate,
             batch=batch,
-            step_s=batch / decodes,
+            step_s=batch / decodes if decodes else math.nan,
             tokens_per_second=rate * self._num_tokens,
         )
 

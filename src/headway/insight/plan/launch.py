@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from headway.insight.plan.residents import Residents
 
+_USUAL_BLOCK_SIZE = 16
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchFlag:
@@ -27,6 +29,7 @@ class LaunchFacts:
     flags_of_model: Sequence[LaunchFlag]
     residents: Residents  # under the policy that is planned with
     most_sequences: int  # whose logits are counted
+    block_size: int
     max_model_len: int
     why_max_model_len: str
     max_num_batched_tokens: int
@@ -48,7 +51,7 @@ def headway_flags(facts: LaunchFacts) -> list[LaunchFlag]:
             "the KV cache that is counted with here",
         )
     )
-    return [*flags, *_policy(facts), _sequences(facts), _budget(facts)]
+    return [*flags, *_blocks(facts), *_policy(facts), _sequences(facts), _budget(facts)]
 
 
 def vllm_flags(facts: LaunchFacts) -> list[LaunchFlag]:
@@ -73,7 +76,7 @@ def vllm_flags(facts: LaunchFacts) -> list[LaunchFlag]:
                 "what is counted with here; the rest is for what nobody counts",
             )
         )
-    return [*flags, _sequences(facts), _budget(facts)]
+    return [*flags, *_blocks(facts), _sequences(facts), _budget(facts)]
 
 
 def line(command: str, model: str | None, flags: Sequence[LaunchFlag]) -> str:
@@ -82,6 +85,12 @@ def line(command: str, model: str | None, flags: Sequence[LaunchFlag]) -> str:
     for flag in flags:
         words += [flag.name] if flag.value is None else [flag.name, flag.value]
     return shlex.join(words)
+
+
+def _blocks(facts: LaunchFacts) -> list[LaunchFlag]:
+    if facts.block_size == _USUAL_BLOCK_SIZE:
+        return []
+    return [LaunchFlag("--block-size", str(facts.block_size), "as asked")]
 
 
 def _policy(facts: LaunchFacts) -> list[LaunchFlag]:

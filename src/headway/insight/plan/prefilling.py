@@ -47,13 +47,13 @@ class Prefilling:
     def mean_s(self, prompts: LengthLaw, batch: float, per_step: float) -> float:
         """What a prompt costs on average, in seconds, beside `batch` decodes and with as many
         prompts that come `per_step`."""
-        if not self.is_mixed:
+        if not self.is_mixed or round(batch) >= self.max_num_batched_tokens:
             lengths, shares = thinned(prompts, _ALONE)
             return float(
                 sum(self.prompt_s(int(p)) * s for p, s in zip(lengths, shares, strict=True))
             )
         unit, chances = tokens_of_a_step(prompts, per_step)
-        beside = max(1, round(batch))
+        beside = min(max(1, round(batch)), self.max_num_batched_tokens - 1)
         mean = prompts.mean()
         attended = _mean_attended(prompts)
         costs = [
@@ -64,7 +64,7 @@ class Prefilling:
 
     def _beside_s(self, num_tokens: float, beside: int, mean: float, attended: float) -> float:
         """What so many prompt tokens add to steps of decodes; what is too much for one goes on."""
-        room = max(1, self.max_num_batched_tokens - beside)
+        room = self.max_num_batched_tokens - beside
         whole, rest = divmod(round(num_tokens), room)
         decodes = self.decoding.shape(beside)
         alone_ns = self.decoding.model.step_ns(decodes)
