@@ -15,7 +15,6 @@ from headway.core.config import SchedulerConfig
 from headway.core.events import Preempted
 from headway.core.policies.forecast import ONE, Survival
 from headway.core.policies.peak import Peak, Resident, deviations
-from headway.core.policies.predict import _num_shared
 from headway.core.step import Blocker
 
 TO_THEIR_LIMITS = Survival([1 << 20], [ONE, 1])
@@ -80,7 +79,7 @@ def test_shared_blocks_are_counted_from_the_front(shared, own):
     pool = BlockPool(50)
     block_ids = pool.allocate(shared + own)
     pool.share(block_ids[:shared])
-    assert _num_shared(block_ids, pool) == shared
+    assert pool.num_shared(block_ids) == shared
 
 
 def timeline(kv_policy: str, num_blocks: int):

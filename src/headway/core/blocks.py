@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable
+from collections.abc import Sequence as SequenceOf
 from typing import NewType
 
 BlockHash = NewType("BlockHash", bytes)
@@ -45,6 +47,14 @@ class BlockPool:
 
     def num_holders(self, block_id: int) -> int:
         return self._num_holders[block_id]
+
+    def num_shared(self, block_ids: SequenceOf[int]) -> int:
+        """Of a block table, the blocks that others hold too: whoever shares one shares those
+        before it."""
+        holders = self._num_holders
+        if not block_ids or holders[block_ids[0]] == 1:
+            return 0
+        return bisect_left(block_ids, True, key=lambda block_id: holders[block_id] == 1)
 
     def hash_of(self, block_id: int) -> BlockHash | None:
         return self._hash_of[block_id]

@@ -124,7 +124,7 @@ class Predict(Admission):
                 if sequence.sequence_id not in beside:
                     num_held -= sum(pool.num_holders(b) == 1 for b in sequence.block_ids)
             running = [s for s in running if s.sequence_id in beside]
-        residents = [self._resident(s, _num_shared(s.block_ids, pool)) for s in running]
+        residents = [self._resident(s, pool.num_shared(s.block_ids)) for s in running]
         num_held += self._num_blocks_to_come(running)
         peak = Peak(residents, num_held * self._block_size, self._block_size)
         for sequence in beside.values() if beside is not None else ():
@@ -153,17 +153,3 @@ class Predict(Admission):
 
     def _blocks(self, num_tokens: int) -> int:
         return -(-num_tokens // self._block_size)
-
-
-def _num_shared(block_ids: list[int], pool: BlockPool) -> int:
-    """Blocks that others hold too: they come first."""
-    if not block_ids or pool.num_holders(block_ids[0]) == 1:
-        return 0
-    low, high = 1, len(block_ids)
-    while low < high:
-        middle = (low + high) // 2
-        if pool.num_holders(block_ids[middle]) > 1:
-            low = middle + 1
-        else:
-            high = middle
-    return low

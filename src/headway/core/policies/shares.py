@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from collections.abc import Sequence as SequenceOf
 
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
@@ -39,9 +40,10 @@ class TenantShares(Precedence):
         self._gone: tuple[str, int] | None = None  # the latest, and when: admissions before it
         self._num_entered = 0
         self._running: Collection[Sequence] = ()
-        self._num_held: Counter[str] | None = None  # blocks, as of this step
+        self._num_held: Counter[str] | None = None  # blocks not shared, in this step
         self._num_taken_blocks = 0  # by all
         self._num_blocks = 0
+        self._num_shared: Callable[[SequenceOf[int]], int] = len  # of a block table
 
     # ---- Who is there ----
 
@@ -81,7 +83,8 @@ class TenantShares(Precedence):
             del self._num_running[sequence.request.tenant]
 
     def begin(self, running: Collection[Sequence], pool: BlockPool) -> None:
-        self._running, self._num_blocks, self._num_held = running, pool.num_blocks, None
+        self._running, self._num_held = running, None
+        self._num_blocks, self._num_shared = pool.num_blocks, pool.num_shared
 
     # ---- Who is over its share ----
 
@@ -126,7 +129,8 @@ class TenantShares(Precedence):
         if self._num_held is None:
             self._num_held = Counter()
             for resident in self._running:
-                self._num_held[resident.request.tenant] += len(resident.block_ids)
+                num_own = len(resident.block_ids) - self._num_shared(resident.block_ids)
+                self._num_held[resident.request.tenant] += num_own
             self._num_taken_blocks = self._num_held.total()
         num_slots, num_blocks = self._num_running[tenant], self._num_held[tenant]
         if sequence.status is not _RUNNING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -66,10 +65,7 @@ class LeastLost:
         return min(caught_up, key=lambda s: (self._num_lost(s, pool), _latest_first(s)))
 
     def _num_lost(self, sequence: Sequence, pool: BlockPool) -> int:
-        # Who shares a block shares those before it, so holders get fewer along a block table.
-        num_shared = bisect_left(
-            sequence.block_ids, True, key=lambda block_id: pool.num_holders(block_id) == 1
-        )
+        num_shared = pool.num_shared(sequence.block_ids)
         return max(0, sequence.num_computed_tokens - num_shared * self._block_size)
 
 
