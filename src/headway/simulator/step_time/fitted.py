@@ -168,10 +168,11 @@ def fit(
     useful = _useful(columns[is_kept], seen.durations_ns[is_kept], columns[is_kept] @ ns, needed)
     chosen = [candidates[column] for column in useful]
     ns, is_kept = _unbiased(columns[:, useful], seen.durations_ns)
+    most_ns = ns * columns[:, useful].max(axis=0)
     terms = tuple(
         Term(name, above, float(each))
-        for (name, above), each in zip(chosen, ns, strict=True)
-        if each > 0
+        for (name, above), each, most in zip(chosen, ns, most_ns, strict=True)
+        if most >= 1  # what never comes to a nanosecond is the rounding of a zero
     )
     predicted = _columns(_counts(unseen), chosen) @ ns
     return FittedModel(
