@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 _USAGE = """\
 usage: headway COMMAND [MODEL] [flags]
 
-  serve      answer over HTTP, as OpenAI's API does
-  chat       talk to a model in the terminal
-  complete   let a model go on with a text
-  plan       before a launch: what fits, how fast, and the flags to use
-  simulate   serve a workload without an engine, and say what would happen
-  sweep      simulate for each value of a flag
-  replay     decide a recording again, as it was or under other flags
-  bench      put a load on any OpenAI-compatible server and measure it
-  explain    say where a request's time went, and because of whom
-  doctor     which wall binds a running server or a recording, and what to change
-  calibrate  measure how long this machine's steps take, for the simulator
-  verify     whether a server's answers depend on who asks at the same time
+  serve        answer over HTTP, as OpenAI's API does
+  chat         talk to a model in the terminal
+  complete     let a model go on with a text
+  plan         before a launch: what fits, how fast, and the flags to use
+  simulate     serve a workload without an engine, and say what would happen
+  sweep        simulate for each value of a flag
+  replay       decide a recording again, as it was or under other flags
+  bench        put a load on any OpenAI-compatible server and measure it
+  explain      say where a request's time went, and because of whom
+  doctor       say which wall binds a server or a recording, and what to change
+  calibrate    measure how long this machine's steps take, for the simulator
+  verify       say whether answers depend on who asks at the same time
   collect-env  versions, processor, memory: what a report of a fault should say
 
 headway COMMAND --help lists the flags; headway --version prints the version.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import shutil
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -225,8 +227,11 @@ def _either(allowed: Sequence[str]) -> str:
 def print_help(command: str, about: str) -> None:
     print(f"usage: headway {command} [MODEL] [flags]\n\n{about}")
     shown_section = ""
+    width = min(100, shutil.get_terminal_size((100, 24)).columns)
+    indent = " " * 8
     for section, usage, text in flag_help():
         if section != shown_section:
             print(f"\n{section} flags:")
             shown_section = section
-        print(f"  {usage}\n        {text}")
+        print(f"  {usage}")
+        print(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent))

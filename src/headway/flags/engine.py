@@ -71,7 +71,7 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
     _engine.value(
         "--max-num-partial-prefills",
         parse_count,
-        "Most prompts under way at a time, short ones beside long ones; 1, or 8 with a target.",
+        "Most prompts under way at a time, short ones beside long ones; 0: 1, or 8 with a target.",
     ),
     _engine.value(
         "--target-itl-ms",
@@ -135,7 +135,7 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
     _engine.value(
         "--kv-risk",
         parse_risk,
-        "With --kv-policy predict: how likely what all will hold may be above the pool; 0.1.",
+        "With --kv-policy predict: how likely what all will hold may be above the pool.",
         "SHARE",
     ),
     _engine.choice(
