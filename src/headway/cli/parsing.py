@@ -228,10 +228,12 @@ def print_help(command: str, about: str) -> None:
     print(f"usage: headway {command} [MODEL] [flags]\n\n{about}")
     shown_section = ""
     width = min(100, shutil.get_terminal_size((100, 24)).columns)
-    indent = " " * 8
+    fold = textwrap.TextWrapper(
+        width, initial_indent=" " * 8, subsequent_indent=" " * 8, break_on_hyphens=False
+    ).fill
     for section, usage, text in flag_help():
         if section != shown_section:
             print(f"\n{section} flags:")
             shown_section = section
         print(f"  {usage}")
-        print(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent))
+        print(fold(text))
