@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headway.bench.event_stream import EventReader, read_event
+from headway.bench.answer import Answer
+from headway.bench.event_stream import EventReader, message_of, read_event
 from headway.bench.http1 import AnswerReader, BadAnswerError
+from headway.bench.outcome import Ending
 
 BODY = b"data: one\n\ndata: two\n\n"
 FRAMINGS = {
@@ -113,3 +115,34 @@ def test_which_events_bring_a_token(event: bytes, brings: bool) -> None:
 def test_events_of_another_kind_are_told(event: bytes) -> None:
     with pytest.raises(BadAnswerError):
         read_event(event)
+
+
+def test_any_number_of_interim_answers_come_before_the_answer() -> None:
+    reader = AnswerReader()
+    assert reader.feed(b"HTTP/1.1 102 Still\r\n\r\n" * 50_000) == b""
+    assert reader.status == 0
+    assert reader.feed(FRAMINGS["length"]) == BODY
+
+
+@pytest.mark.parametrize("body", [b'{"error": {"message": "\\u001b[2Jno"}}', b"\x1b[2Jno"])
+def test_what_an_error_says_cannot_move_the_cursor(body: bytes) -> None:
+    assert "no" in message_of(body)
+    assert message_of(body).isprintable()
+
+
+def test_a_stream_of_more_tokens_than_anybody_asks_for_is_cut() -> None:
+    answer = Answer()
+    answer.take(b"HTTP/1.1 200 OK\r\n\r\n", 0)
+    tokens = b'data: {"choices": [{"text": "a"}]}\n\n' * (1 << 16)
+    for _ in range(17):
+        answer.take(tokens, 1)
+    assert (answer.ending, answer.message) == (Ending.GARBAGE, "the stream does not end")
+    assert len(answer.times_ns) == (1 << 20) + 1
+
+
+def test_comments_are_no_sign_of_life() -> None:
+    answer = Answer()
+    answer.take(b"HTTP/1.1 200 OK\r\n\r\n", 1)
+    answer.take(b'data: {"choices": [{"text": "a"}]}\n\n', 2)
+    answer.take(b": ping\n\n", 3)
+    assert answer.heard_ns == 2

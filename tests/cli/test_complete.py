@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from headway.cli import main as cli
-from headway.cli.streaming import AnswerError, _texts
+from headway.cli.streaming import AnswerError, _texts, for_terminal
+from tests.bench.test_get import listening, say
 from tests.cli.live_process import free_port, running
 
 
@@ -81,6 +82,39 @@ def test_a_broken_stream_is_one_sentence(stream: bytes) -> None:
     with pytest.raises(AnswerError) as error:
         list(_texts(iter([stream])))
     assert "\x1b" not in str(error.value)
+
+
+@pytest.mark.parametrize("stream", [b"", b": ping\n\n", b'data: {"choices": [{"text": "a"}]}\n\n'])
+def test_a_stream_without_its_end_is_no_whole_answer(stream: bytes) -> None:
+    with pytest.raises(AnswerError, match="broke off"):
+        list(_texts(iter([stream])))
+
+
+@pytest.mark.parametrize(
+    ("raw", "sentence"),
+    [
+        (b"content-type: text/html\r\n\r\n<html>", "answers with 'text/html', no events"),
+        (b"\r\n{}", "answers with 'nothing', no events"),
+    ],
+)
+def test_a_server_of_something_else(
+    raw: bytes, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with listening(say(b"HTTP/1.1 200 OK\r\nconnection: close\r\n" + raw)) as url:
+        assert cli.main(["complete", "--url", url, "--quick", "x"]) == 1
+    told = capsys.readouterr()
+    assert sentence in told.err
+    assert told.out == ""
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_gets_nothing_that_it_obeys(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "a\x1b[2Jb\x07\r\n\tc\x9b31m\u202ed \u200d\xa0é"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    plain = "a\\x1b[2Jb\\x07\n\tc\\x9b31m\\u202ed \u200d\xa0é"
+    assert for_terminal(text) == (plain if is_terminal else text)
 
 
 def test_lines_are_those_of_the_protocol() -> None:

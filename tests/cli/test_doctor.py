@@ -156,7 +156,7 @@ def flood(request: BaseHTTPRequestHandler) -> None:
         (say(200, b"<html>"), "web page"),
         (say(200, b"\xff\xfe\x00"), "no metrics of"),
         (drip, "did not end within"),
-        (flood, "larger than"),
+        (flood, "is compressed (gzip)"),
     ],
     ids=["404", "500", "html", "bytes", "drip", "flood"],
 )
@@ -233,3 +233,16 @@ def test_files_that_are_nothing_get_one_sentence(
     assert (code, out) == (2, "")
     assert str(path) in err
     assert err.count("\n") == 1
+
+
+def test_what_a_page_names_cannot_move_the_cursor(
+    capsys: pytest.CaptureFixture[str], tmp_path
+) -> None:
+    path = tmp_path / "page.txt"
+    page = vllm(QUEUE, 0, QUEUE.life).replace('model_name="', 'model_name="\x1b[2J\x07\u202e')
+    path.write_text(page)
+    run(capsys, str(path))
+    code, out, err = run(capsys, str(path))
+    assert code in (0, 1, 3)
+    assert "\\x1b[2J" in out
+    assert (out + err).replace("\n", "").isprintable()

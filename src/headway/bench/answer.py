@@ -9,6 +9,7 @@ from headway.bench.http1 import AnswerReader, BadAnswerError, shown
 from headway.bench.outcome import Ending
 
 _MOST_ERROR_BYTES = 1 << 16
+_MOST_TOKENS = 1 << 20
 
 
 class Answer:
@@ -20,7 +21,7 @@ class Answer:
         self.usage: Usage | None = None
         self.ending: Ending | None = None
         self.message = ""
-        self.heard_ns = 0  # when its last bytes came
+        self.heard_ns = 0  # when its last event came: not the comments that keep connections open
         self._events = EventReader()
         self._error_body = b""
 
@@ -29,7 +30,6 @@ class Answer:
             body = self.reader.feed(data)
             if self.ending is not None:  # the framing's end, behind that of the stream
                 return
-            self.heard_ns = at_ns
             if self.reader.status != 200:
                 self._take_error(body)
             else:
@@ -61,6 +61,7 @@ class Answer:
 
     def _take_events(self, body: bytes, at_ns: int) -> None:
         for data in self._events.feed(body):
+            self.heard_ns = at_ns
             if data == b"[DONE]":
                 self._done()
                 return
@@ -72,6 +73,8 @@ class Answer:
                 self.usage = event.usage
             if event.brings_token:
                 self.times_ns.append(at_ns)
+                if len(self.times_ns) > _MOST_TOKENS:
+                    raise BadAnswerError("the stream does not end")
         if self.reader.is_whole:
             self._end_of_body()
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from headway.bench.http1 import BadAnswerError, shown
+from headway.bench.http1 import BadAnswerError, printable, shown
 
 _MOST_EVENT_BYTES = 1 << 22
 
@@ -109,4 +109,4 @@ def message_of(body: bytes) -> str:
     for name in ("error", "message", "detail"):
         if isinstance(value, dict) and name in value:
             value = value[name]
-    return value[:300] if isinstance(value, str) else shown(body)
+    return printable(value[:300]) if isinstance(value, str) else shown(body)

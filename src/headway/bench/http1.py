@@ -60,20 +60,19 @@ class AnswerReader:
         return self.is_whole and is_framed and not closes and not self.rest
 
     def _read_head(self) -> bytes:
-        end = self._buffer.find(b"\r\n\r\n")
-        if end < 0:
-            if len(self._buffer) > _MOST_HEAD_BYTES:
-                raise BadAnswerError("the answer's head does not end")
-            if not b"HTTP/1.".startswith(self._buffer[:7]):
-                raise BadAnswerError(f"not HTTP: {shown(self._buffer)}")
-            return b""
-        lines = self._buffer[:end].split(b"\r\n")
-        self._buffer = self._buffer[end + 4 :]
-        self.status = _status(lines[0])
-        if 100 <= self.status < 200:  # more is to come: the answer itself
-            return self._read_head()
-        self.headers = dict(map(_header, lines[1:]))
-        return self._begin_body()
+        while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
+            lines = self._buffer[:end].split(b"\r\n")
+            self._buffer = self._buffer[end + 4 :]
+            status = _status(lines[0])
+            if status >= 200:  # else more is to come: the answer itself
+                self.status = status
+                self.headers = dict(map(_header, lines[1:]))
+                return self._begin_body()
+        if len(self._buffer) > _MOST_HEAD_BYTES:
+            raise BadAnswerError("the answer's head does not end")
+        if not b"HTTP/1.".startswith(self._buffer[:7]):
+            raise BadAnswerError(f"not HTTP: {shown(self._buffer)}")
+        return b""
 
     def _begin_body(self) -> bytes:
         if self.headers.get("transfer-encoding", "identity").lower() != "identity":
@@ -142,6 +141,11 @@ def shown(data: bytes) -> str:
     """What people can read of it, cut short."""
     text = data[:80].decode("utf-8", "replace")
     return repr(text + ("…" if len(data) > 80 else ""))
+
+
+def printable(text: str) -> str:
+    """With what would move a terminal's cursor or hide itself written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _status(line: bytes) -> int:

@@ -242,7 +242,7 @@ class Load:
             await asyncio.sleep(_LOOK_S)
             silent_ns = self._now_ns() - int(self._rules.stall_s * SECOND)
             for ask in [ask for ask in self._open if ask.answer.heard_ns < silent_ns]:
-                ask.answer.finish(Ending.STALLED, f"no byte for {self._rules.stall_s:g} s")
+                ask.answer.finish(Ending.STALLED, f"no event for {self._rules.stall_s:g} s")
                 assert ask.task is not None
                 ask.task.cancel()
 

@@ -13,7 +13,7 @@ SECOND = 1_000_000_000
 class Rules:
     """`max_concurrency`: at most so many at once; others wait, and their clocks run.
 
-    `stall_s`: without a byte for so long a request has failed. `drain_s`: so long after the last
+    `stall_s`: without an event for so long a request has failed. `drain_s`: so long after the last
     arrival the rest is cut off; None: never.
     """
 

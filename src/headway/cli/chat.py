@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.cli.own_flags import split_own
 from headway.cli.parsing import ParsedFlags, parse_flags, print_help
-from headway.cli.streaming import AnswerError, stream_text
+from headway.cli.streaming import AnswerError, for_terminal, stream_text
 from headway.flags import FlagError
 from headway.server.config import ServerConfig
 
@@ -121,7 +121,7 @@ def _reply(answer: Answer, messages: list[Message]) -> int:
     try:
         for piece in stream:
             pieces.append(piece)
-            print(piece, end="", flush=True)
+            print(for_terminal(piece), end="", flush=True)
     except KeyboardInterrupt:
         print(" [stopped]", end="")
     except AnswerError as error:

@@ -9,7 +9,7 @@ from typing import Any
 from headway.cli.chat import local_settings, read_line, refuse_others, sampling_of
 from headway.cli.own_flags import split_own
 from headway.cli.parsing import parse_flags, print_help
-from headway.cli.streaming import AnswerError, stream_text
+from headway.cli.streaming import AnswerError, for_terminal, stream_text
 
 Complete = Callable[[str], Iterator[str]]
 _OWN = ("--url", "--quick", "--max-tokens", "--temperature")
@@ -90,7 +90,7 @@ def _print(complete: Complete, prompt: str) -> int:
     stream = complete(prompt)
     try:
         for piece in stream:
-            print(piece, end="", flush=True)
+            print(for_terminal(piece), end="", flush=True)
     except KeyboardInterrupt:
         print(" [stopped]", end="")
     except AnswerError as error:

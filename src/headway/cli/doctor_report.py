@@ -26,12 +26,14 @@ def print_report(observation: Observation, diagnosis: Diagnosis) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from headway.bench.http1 import printable
+
     console = Console(highlight=False, soft_wrap=True)
     width = min(_WIDEST, shutil.get_terminal_size((100, 24)).columns)
     for line in _lines(observation, diagnosis):
         prefix = " " * line.indent
         wrapped = textwrap.wrap(
-            line.text,
+            printable(line.text),  # names come from servers and files
             width,
             initial_indent=prefix,
             subsequent_indent=prefix + "  ",

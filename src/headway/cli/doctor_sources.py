@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 from headway.flags import FlagError
 
 if TYPE_CHECKING:
-    import httpx
-
     from headway.cli.doctor import Asked
     from headway.insight.doctor.page import Page
     from headway.insight.doctor.readings import Observation, UnderWay
@@ -51,40 +49,37 @@ def _told(observation: Observation, asked: Asked) -> Observation:
 
 
 def _watched(asked: Asked) -> Observation:
-    import httpx
-
     from headway.insight.doctor.page import read_page
     from headway.insight.doctor.pages import observe_pages
 
     url = metrics_url(asked.sources[0])
-    headers = {"authorization": f"Bearer {asked.api_key}"} if asked.api_key else {}
     pages: list[tuple[Page, float]] = []
     silences: list[str] = []
-    with httpx.Client(headers=headers, timeout=_ANSWER_S) as client:
-        for _ in _due_times(asked.interval_s or _INTERVAL_S):
-            try:
-                page = read_page(fetch(client, url))
-                pages.append((page, time.monotonic()))
-            except ValueError as error:
-                if not pages:
-                    raise ValueError(f"{url}: {error}") from None
-                silences.append(str(error))
-        span_s = pages[-1][1] - pages[0][1]
-        source = f"{url}, {len(pages)} samples in {span_s:.1f} s"
-        observation = observe_pages(pages, source)
-        if observation.server == "headway":
-            observation = dataclasses.replace(observation, under_way=_under_way(client, url))
+    for _ in _due_times(asked.interval_s or _INTERVAL_S):
+        try:
+            page = read_page(fetch(url, asked.api_key))
+            pages.append((page, time.monotonic()))
+        except ValueError as error:
+            if not pages:
+                raise ValueError(f"{url}: {error}") from None
+            silences.append(str(error))
+    span_s = pages[-1][1] - pages[0][1]
+    source = f"{url}, {len(pages)} samples in {span_s:.1f} s"
+    observation = observe_pages(pages, source)
+    if observation.server == "headway":
+        under_way = _under_way(url, asked.api_key)
+        observation = dataclasses.replace(observation, under_way=under_way)
     return _with_silences(observation, silences)
 
 
-def _under_way(client: httpx.Client, url: str) -> tuple[UnderWay, ...]:
+def _under_way(url: str, api_key: str | None) -> tuple[UnderWay, ...]:
     """The oldest requests that have not ended; none where the server keeps that to itself."""
     import json
 
     from headway.insight.doctor.readings import UnderWay
 
     try:
-        page = fetch(client, f"{url.removesuffix('/metrics')}/v1/requests?slowest=100")
+        page = fetch(f"{url.removesuffix('/metrics')}/v1/requests?slowest=100", api_key)
         listed = json.loads(page)["data"]
         known = [
             UnderWay(
@@ -138,25 +133,26 @@ def metrics_url(address: str) -> str:
     return str(url.copy_with(path=path))
 
 
-def fetch(client: httpx.Client, url: str) -> str:
+def fetch(url: str, api_key: str | None) -> str:
     """A page, bounded in size and time. Raises ValueError with a sentence."""
-    import httpx
-
+    from headway.bench.get import NoAnswerError, get
+    from headway.bench.target import target_of
     from headway.insight.doctor.page import MAX_BYTES
 
-    content = bytearray()
-    deadline = time.monotonic() + _ANSWER_S
+    address, _, query = url.partition("?")
+    target = target_of(address)
+    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
     try:
-        with client.stream("GET", url) as answer:
-            _check_status(answer.status_code)
-            for part in answer.iter_bytes():
-                content += part
-                if len(content) > MAX_BYTES:
-                    raise ValueError(f"the page is larger than {MAX_BYTES >> 20} MiB")
-                if time.monotonic() > deadline:
-                    raise ValueError(f"the page did not end within {_ANSWER_S:.0f} s")
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        raise ValueError(f"no answer: {str(error) or type(error).__name__}") from None
+        status, content = get(
+            target,
+            f"?{query}" if query else "",
+            headers,
+            most_bytes=MAX_BYTES,
+            patience_s=_ANSWER_S,
+        )
+    except NoAnswerError as error:
+        raise ValueError(f"no answer: {error}") from None
+    _check_status(status)
     return content.decode(errors="replace")
 
 

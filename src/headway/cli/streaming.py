@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headway.bench.event_stream import EventReader
-from headway.bench.http1 import BadAnswerError
+from headway.bench.http1 import BadAnswerError, printable, shown
 from headway.bench.target import Target
-from headway.bench.verify.answers import printable, refusal_text
+from headway.bench.verify.answers import refusal_text
 
 if TYPE_CHECKING:
     import httpx
 
 _CONNECT_TIMEOUT_S = 10.0
 _MAX_REFUSAL_BYTES = 1 << 16
+
+
+# Control characters, and those that turn the direction of what follows.
+_OBEYED = {
+    code: "" if code == ord("\r") else chr(code).encode("unicode_escape").decode()
+    for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    if chr(code) not in "\n\t"
+}
 
 
 class AnswerError(Exception):
@@ -60,6 +69,9 @@ def stream_text(
         ):
             if reply.status_code != 200:
                 raise AnswerError(refusal_text(reply.status_code, _beginning(reply)))
+            kind = reply.headers.get("content-type", "nothing")
+            if kind.partition(";")[0].strip().lower() != "text/event-stream":
+                raise AnswerError(f"{target.url} answers with {shown(kind.encode())}, no events")
             yield from _texts(reply.iter_bytes())
     except (httpx.HTTPError, UnicodeError) as error:  # a key or a text that cannot be sent
         reason = printable(str(error)) or type(error).__name__
@@ -83,8 +95,14 @@ def _texts(pieces: Iterator[bytes]) -> Iterator[str]:
                 if event == b"[DONE]":
                     return
                 yield _text(msgspec.json.decode(event, type=_Chunk))
+        raise AnswerError("the answer broke off: its end did not come")
     except (BadAnswerError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise AnswerError(f"the answer is not what the API says: {error}") from None
+
+
+def for_terminal(piece: str) -> str:
+    """With nothing that a terminal obeys but ends of lines and tabs; unchanged in a pipe."""
+    return piece.translate(_OBEYED) if sys.stdout.isatty() else piece
 
 
 def _text(chunk: _Chunk) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.bench.verify.answers import printable
+from headway.bench.http1 import printable
 from headway.bench.verify.client import Form, Sampling
 from headway.bench.verify.prompts import Prompt
 from headway.cli.tables import number, print_table

@@ -7,6 +7,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from headway.bench.http1 import printable
 from headway.insight.verify.difference import Output, Token
 
 Endpoint = Literal["chat", "completions"]
@@ -88,11 +89,6 @@ def refusal_text(status: int, body: bytes) -> str:
         said = body[:200].decode("utf-8", "replace")
     words = " ".join(said.split())[:300]
     return f"HTTP {status}: {printable(words)}" if words else f"HTTP {status}"
-
-
-def printable(text: str) -> str:
-    """With what would move a terminal's cursor or hide itself written out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _decoded(body: bytes, kind: type[_Told]) -> _Told:

@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx
 
+from headway.bench.http1 import printable
 from headway.bench.target import CHAT, COMPLETIONS, Target
 from headway.bench.verify.answers import (
     AnswerError,
     Endpoint,
-    printable,
     read_output,
     refusal_text,
 )

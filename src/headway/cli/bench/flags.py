@@ -40,7 +40,7 @@ LOAD_FLAGS: Usage = {
     "--prompt-style": ("ids|words", "Prompts as token ids (exact) or as words of about a token."),
     "--text-seed": ("N", "Of the words of prompts, which are new in each run unless given."),
     "--drain-s": ("S", "Cut off what has not ended so long after the last arrival; never."),
-    "--stall-s": ("S", "Give up a request without a byte for so long; 600."),
+    "--stall-s": ("S", "Give up a request without an event for so long; 600."),
 }
 SAMPLING_FLAGS: Usage = {
     "--ignore-eos": ("", "Outputs go on to the length that the load says."),
