@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import threading
@@ -13,7 +14,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from headway.cli import doctor_sources
+from headway.cli.doctor_report import print_report
 from headway.cli.main import main
+from headway.insight.doctor.diagnose import diagnose
+from headway.insight.doctor.findings import Finding, Severity
+from headway.insight.doctor.readings import Observation
 from tests.insight.doctor.foreign import Seen, vllm
 from tests.insight.doctor.foreign_situations import BUSY, steady
 
@@ -235,14 +240,18 @@ def test_files_that_are_nothing_get_one_sentence(
     assert err.count("\n") == 1
 
 
-def test_what_a_page_names_cannot_move_the_cursor(
-    capsys: pytest.CaptureFixture[str], tmp_path
-) -> None:
-    path = tmp_path / "page.txt"
-    page = vllm(QUEUE, 0, QUEUE.life).replace('model_name="', 'model_name="\x1b[2J\x07\u202e')
-    path.write_text(page)
-    run(capsys, str(path))
-    code, out, err = run(capsys, str(path))
-    assert code in (0, 1, 3)
-    assert "\\x1b[2J" in out
-    assert (out + err).replace("\n", "").isprintable()
+def test_what_is_named_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "a\x1b[2J\x07\u202e"
+    observation = Observation(source=f"{hostile}.txt", notes=(hostile,))
+    finding = Finding(
+        kind="x",
+        severity=Severity.WARNING,
+        title="One of them is slow.",
+        subject=hostile,
+        evidence=(f"request {hostile}",),
+    )
+    diagnosis = dataclasses.replace(diagnose(observation), findings=(finding,), notes=(hostile,))
+    print_report(observation, diagnosis)
+    out = capsys.readouterr().out
+    assert out.count("a\\x1b[2J\\x07\\u202e") == 4
+    assert out.replace("\n", "").isprintable()

@@ -217,6 +217,7 @@ def test_garbage_is_no_line(line):
 @pytest.mark.parametrize(
     ("field", "value", "sentence"),
     [
+        ("chunks", "x\x1b[2J", r"not as in 'x\\x1b\[2J'"),
         ("chunks", [["0", 0, 4]], "ChunkRecord has the columns sequence_id int, first_position"),
         ("chunks", [[0, 0, 4], [1, 0.5, 1]], "ChunkRecord has the columns"),
         ("chunks", [[0, 0, True]], "ChunkRecord has the columns"),

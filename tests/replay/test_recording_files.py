@@ -142,3 +142,19 @@ def test_a_killed_engine_leaves_all_but_its_last_flush(tmp_path: Path, name: str
         whole = [line for line in numbers if line][:-1]  # the last may be cut off
         assert len(whole) > 1000
         assert whole == [str(number) for number in range(len(whole))]
+
+
+def test_a_line_may_run_across_many_pieces(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"long{suffix}"
+    long = "x" * 3_000_000
+    path.write_bytes(COMPRESS[suffix](f"{long}\n\nb\n{long}".encode()))
+    assert list(read_lines(path)) == [long, "", "b", long]
+
+
+def test_a_line_without_end_is_no_line(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"endless{suffix}"
+    path.write_bytes(COMPRESS[suffix](b"a\n" + b"x" * (17 << 20)))
+    lines = read_lines(path)
+    assert next(lines) == "a"
+    with pytest.raises(ValueError, match="longer than 16 MiB"):
+        next(lines)

@@ -174,7 +174,7 @@ def _rows(kind: type[_Row], rows: list[list[Any]]) -> tuple[_Row, ...]:
     types = [set(map(type, column)) for column in zip(*rows, strict=False)]
     if types != _COLUMNS[kind] or set(map(len, rows)) != {len(types)}:
         columns = ", ".join(f"{n} {t.__name__}" for n, t in get_type_hints(kind).items())
-        raise TypeError(f"{kind.__name__} has the columns {columns}, not as in {rows}")
+        raise TypeError(f"{kind.__name__} has the columns {columns}, not as in {rows!r:.200}")
     return tuple(map(tuple.__new__, repeat(kind), rows))
 
 

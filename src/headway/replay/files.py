@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol
 from headway.drive.recording import Entry, Recording, RecordingHeader, read_entries
 
 _BYTES_AT_ONCE = 1 << 16
+_COMPRESSED_AT_ONCE = 1 << 12  # of zstd 3 bytes may be 128 KiB
+_MOST_LINE_BYTES = 1 << 24
 _MOST_HELD_BYTES = 1 << 26  # of a frame whose end has not come yet
 
 
@@ -75,15 +77,25 @@ def read_lines(path: str | Path) -> Iterator[str]:
     """Lines of a text file, through gzip or zstd where it ends in .gz or .zst.
 
     A compressed file may break off anywhere, and go on with a new frame behind the break: what can
-    be decompressed is read. Raises ValueError when the file cannot be opened.
+    be decompressed is read. Raises ValueError when the file cannot be opened, or for a line of more
+    than 16 MiB.
     """
-    left = b""
+    held: list[bytes] = []  # of the line whose end has not come
+    num_held = 0
     for content in _contents(Path(path)):
-        *lines, left = (left + content).split(b"\n")
-        for line in lines:
-            yield line.decode(errors="replace")
-    if left:
-        yield left.decode(errors="replace")
+        first, *others = content.split(b"\n")
+        held.append(first)
+        num_held += len(first)
+        if others:
+            yield b"".join(held).decode(errors="replace")
+            *lines, last = others
+            for line in lines:
+                yield line.decode(errors="replace")
+            held, num_held = [last], len(last)
+        if num_held > _MOST_LINE_BYTES:
+            raise ValueError(f"a line is longer than {_MOST_LINE_BYTES >> 20} MiB: no text file")
+    if num_held:
+        yield b"".join(held).decode(errors="replace")
 
 
 def _contents(path: Path) -> Iterator[bytes]:
@@ -159,8 +171,8 @@ class _Frame:
     def beginning(self) -> Iterator[bytes]:
         """As much as can be decompressed."""
         decompressor = self._compression.decompressor()
-        for at in range(self._start, self._stop, _BYTES_AT_ONCE):
-            until = min(at + _BYTES_AT_ONCE, self._stop)
+        for at in range(self._start, self._stop, _COMPRESSED_AT_ONCE):
+            until = min(at + _COMPRESSED_AT_ONCE, self._stop)
             try:
                 yield decompressor.decompress(self._mapped[at:until])
             except self._compression.error:
