@@ -46,7 +46,9 @@ def test_engine_that_cannot_start_is_one_sentence(tmp_path: Path) -> None:
     port = str(free_port())
     words = command(tmp_path / "log", ["--port", port], "--fail", "no such model")
     ended = subprocess.run(words, capture_output=True, text=True, timeout=20)
-    assert (ended.returncode, ended.stderr) == (1, "headway serve: no such model\n")
+    first, last = ended.stderr.splitlines()
+    assert first.endswith("Loading the default model")
+    assert (ended.returncode, last) == (1, "headway serve: no such model")
 
 
 def test_chat_with_a_running_server_through_a_pipe(

@@ -75,6 +75,7 @@ def serve(
     )
     try:
         with listening(server) as listener:
+            _log.info("Loading %s", engine.model or "the default model")
             client = EngineClient(
                 starter,
                 restart_limit=server.engine_restart_limit,

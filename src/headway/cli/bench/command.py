@@ -30,7 +30,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     try:
         if command != "serve":
-            raise FlagError(f"there is no {command!r}: say headway bench serve URL")
+            wrong = f"there is no {command!r}" if command else "what to measure is missing"
+            raise FlagError(f"{wrong}: say headway bench serve URL")
         return _serve(rest)
     except (FlagError, ValueError) as error:
         print(f"headway bench serve: {error}", file=sys.stderr)
