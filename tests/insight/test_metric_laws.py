@@ -202,7 +202,7 @@ class Resident:
                     self._computed[event.sequence_id] = event.num_cached_tokens
 
     def on_step(self, step: StepTrace) -> None:
-        self._has_run = True
+        self._has_run = bool(step.chunks)  # of an empty step nobody may be told
         for sequence_id, first_position, num_tokens in step.chunks:
             if sequence_id in self._computed:
                 self._computed[sequence_id] = first_position + num_tokens
