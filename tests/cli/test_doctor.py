@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -238,6 +239,14 @@ def test_files_that_are_nothing_get_one_sentence(
     assert (code, out) == (2, "")
     assert str(path) in err
     assert err.count("\n") == 1
+
+
+def test_a_pipe_is_not_waited_for(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/zero"):
+        code, out, err = run(capsys, path)
+        assert (code, out) == (2, "")
+        assert f"{path} is a pipe or a device" in err
 
 
 def test_what_is_named_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:

@@ -267,6 +267,8 @@ def test_one_request_of_the_model_s_length_may_not_fit(capsys: pytest.CaptureFix
         (["no-such-dir/config.json", *H100], "no model is known as"),
         (["Llama-3-70B", *H100], "nothing is left for a KV cache"),
         (["Qwen3-8B", *H100, "--kv-cache-memory-bytes", "1MiB"], "hold no block of 16 tokens"),
+        (["Qwen3-8B", *H100, "--kv-cache-memory-bytes", "70GiB"], "of 70.0 GiB does not fit: h100"),
+        (["Qwen3-8B", *H100, "--num-gpu-blocks-override", "9" * 15], "GiB does not fit"),
         (
             ["Qwen3-8B", "--hardware", "h100", *EQUAL, "--num-gpu-blocks-override", "20"],
             "no request fits: the shortest has 500 prompt tokens and 100 of output, the KV cache "

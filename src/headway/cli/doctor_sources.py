@@ -182,6 +182,10 @@ def kind_of_sources(sources: Sequence[str]) -> str:
             )
         if os.path.isdir(path):
             raise ValueError(f"{path} is a directory: give a file")
+        if not os.path.isfile(path):
+            raise ValueError(
+                f"{path} is a pipe or a device, and read more than once: save it first"
+            )
     kinds = [_kind_of(path) for path in sources]
     if len(sources) > 1 and set(kinds) != {"page"}:
         raise FlagError(f"one file at a time, unless all are pages of metrics: {sources[0]} first")

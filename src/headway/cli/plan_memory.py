@@ -77,7 +77,24 @@ def memory_of(
         pool_bytes=pool,
         num_blocks=num_blocks,
     )
+    if memory.usable is None:
+        _refuse_too_large(cache, memory, machine)
     return memory, cache
+
+
+def _refuse_too_large(cache: KvCache, memory: Memory, machine: Machine) -> None:
+    """Raises FlagError for a pool, as asked, that the device cannot have."""
+    if machine.hardware is None:
+        return
+    fixed = ACCELERATOR_BYTES if is_accelerator(machine) else 0
+    pool, rest = cache.pool_bytes, memory.weights + memory.activations + fixed
+    there = machine.hardware.memory_bytes
+    if pool + rest > there:
+        raise FlagError(
+            f"a KV cache of {pool / 2**30:,.1f} GiB does not fit: {machine.hardware.name} has "
+            f"{there / 2**30:,.1f} GiB, of which weights, activations and the like take "
+            f"{rest / 2**30:,.1f}: lower --kv-cache-memory-bytes or --num-gpu-blocks-override"
+        )
 
 
 def is_accelerator(machine: Machine) -> bool:
