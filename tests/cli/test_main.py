@@ -64,3 +64,15 @@ def test_what_is_out_of_any_range_is_one_sentence(
     told = capsys.readouterr().err
     assert told.startswith("headway sweep: a number is too large or too small, or a file")
     assert told.endswith(f"to work with: {str(error) or type(error).__name__}\n")
+
+
+@pytest.mark.parametrize("command", ["chat", "doctor"])
+def test_ctrl_c_while_a_command_is_still_being_imported(
+    command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(argv: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(cli._COMMANDS, command, interrupted)
+    assert cli.main([command]) == 130
+    assert capfd.readouterr() == ("", "")

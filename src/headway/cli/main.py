@@ -131,9 +131,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     words = list(sys.argv[1:] if argv is None else argv)
     command, rest = (words[0], words[1:]) if words else ("", [])
-    if command in _LASTING:
-        return _COMMANDS[command](rest)
-    return _printed(f"headway {command}" if command in _COMMANDS else "headway", command, rest)
+    try:
+        if command in _LASTING:
+            return _COMMANDS[command](rest)
+        return _printed(f"headway {command}" if command in _COMMANDS else "headway", command, rest)
+    except KeyboardInterrupt:  # before the command was ready for it
+        return 128 + signal.SIGINT
 
 
 def _printed(name: str, command: str, argv: Sequence[str]) -> int:
