@@ -205,6 +205,13 @@ def test_a_server_that_refuses_the_first_request_is_not_loaded(
     assert "refused with 404: no such model" in capsys.readouterr().err
 
 
+def test_a_load_of_which_nobody_is_served_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving("refusing") as (url, bodies):
+        assert serve(url, *SMALL, "--num-warmups", "0", "--model", "tiny") == 1
+    assert len(bodies) == 6
+    assert "refused with 404" in capsys.readouterr().out
+
+
 def test_a_server_that_sends_garbage_or_nothing_is_one_sentence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

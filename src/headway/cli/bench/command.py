@@ -63,9 +63,10 @@ def _serve(argv: Sequence[str]) -> int:
 
 
 def _is_doubtful(point: RatePoint, flags: BenchFlags) -> bool:
-    """The figures are the client's, or the server went away."""
-    is_broken = point.figures.is_cut and not flags.has("--drain-s")
-    return bool(point.figures.complaints()) or is_broken
+    """The figures are the client's, the server went away, or nobody was served."""
+    figures = point.figures
+    is_broken = figures.is_cut and not flags.has("--drain-s")
+    return bool(figures.complaints()) or is_broken or not figures.num_served
 
 
 def _run_of(flags: BenchFlags) -> _Run:
