@@ -10,6 +10,7 @@ from headway.flags import FlagError
 
 # TAKEN: means the same. NOTED: accepted, one line. REFUSED: one sentence.
 TAKEN = """
+--explain-buffer 10000
 --model m|--served-model-name a b|--tokenizer dir|--revision main|--download-dir d
 --load-format auto|--load-format safetensors|--load-format dummy|--dtype float32|--dtype bfloat16
 --quantization int8|-q int8
@@ -73,7 +74,6 @@ REFUSED = """
 --reasoning-parser qwen3|--tool-server demo|--api-server-count 2|--headless
 --data-parallel-supervisor-port 9256
 --tenant-header x:y|--tenant-weights a=0|--runaway-alarm-length-share 0.5
---explain-buffer 10000
 """
 
 

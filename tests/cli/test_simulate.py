@@ -254,7 +254,6 @@ def test_every_engine_flag_is_obeyed_or_refused(flag) -> None:
         (["--max-model-len", "50"], "all 20 requests are refused; of the first: the prompt has"),
         (["--max-num-batched-tokens", "50", "--no-enable-chunked-prefill"], "without chunked"),
         (["--port", "80"], "--port is for headway serve: leave it out"),
-        (["--record", "x"], "--record changes nothing in a simulation: leave it out"),
         (["--enable-lora"], "--enable-lora is refused: adapters"),
         (["--hardwar"], "there is no flag --hardwar"),
         (["--seeds", "0"], "--seeds must be a whole number in [1, 1000]"),
