@@ -5,7 +5,8 @@
 
 `run` appends a line of JSON for each run. Parts: `caps` (on-demand under a sweep of
 --max-num-seqs), `predict` and `reserve` (each at declared multiples of 1 to 8 of what a request
-says), `shift` (the lengths change in mid-run). Worlds are those of worlds.py, and `lesson-2` to
+says), `shift` (the lengths change in mid-run), `cold` (the first requests of a server whose clients
+declare nothing). Worlds are those of worlds.py, and `lesson-2` to
 `lesson-64`: 256 requests that wait at once for a pool of so many GiB, drawn from the lesson's own
 lengths.
 """
@@ -32,7 +33,8 @@ POOLS_GIB = (2, 4, 8, 16, 32, 64)
 MULTIPLES = (1, 2, 4, 8)
 CAPS = (0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # shares of the largest batch
 LENGTHS = Path(__file__).parents[2] / "tests" / "lessons" / "workload001.json"
-PARTS = ("caps", "predict", "reserve", "shift")
+PARTS = ("caps", "predict", "reserve", "shift", "cold")
+NUM_COLD = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,27 @@ def rows(part: str, name: str, seed: int) -> Iterator[dict[str, Any]]:
             for multiple in (None, *MULTIPLES):
                 result = run(name, seed, multiple, max_num_seqs=256, kv_policy=part)
                 yield {**key, "multiple": multiple, **figures(result)}
-        case _:
+        case "shift":
             yield from shifted(key, name, seed)
+        case _:
+            yield from cold(key, name, seed)
+
+
+def cold(key: dict[str, Any], name: str, seed: int) -> Iterator[dict[str, Any]]:
+    """400 requests without `max_tokens`, where one alone may outgrow the pool."""
+    world = WORLDS[name]
+    spec = {k: v for k, v in world.workload_spec(seed).items() if k != "max_tokens"}
+    for policy in ("on-demand", "predict"):
+        result = simulate(
+            world.config(max_num_seqs=256, kv_policy=policy),
+            from_spec({**spec, "requests": 400}),
+            machine(),
+            num_blocks=world.num_blocks,
+        )
+        ended_ns = sorted(result.sequences["ended_ns"])[NUM_COLD - 1]
+        span_s = (ended_ns - min(result.sequences["arrival_ns"])) / 1e9
+        first = round(NUM_COLD / span_s, 3)
+        yield {**key, "policy": policy, **figures(result), "first_requests_per_second": first}
 
 
 def shifted(key: dict[str, Any], name: str, seed: int) -> Iterator[dict[str, Any]]:

@@ -27,10 +27,11 @@ def seen(*lengths: int, forecast: LengthForecast | None = None, **fields) -> Len
     return forecast
 
 
-def test_nothing_seen_means_that_all_go_on_to_their_limits():
-    forecast = LengthForecast()
-    assert forecast.num_tokens_left(sequence(1, 10, most=70)) == 60
-    assert forecast.survival(sequence(1)).beyond(10**6) == ONE
+def test_nothing_seen_means_that_all_are_long_and_some_very():
+    curve = LengthForecast().survival(sequence(1))
+    assert curve.beyond(400) == ONE
+    for length in (2000, 10_000, 10**6):
+        assert 0.6 < curve.beyond(length) / (ONE * 512 / length) < 1.4
 
 
 def test_kaplan_and_meier_by_hand():

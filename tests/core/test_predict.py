@@ -145,3 +145,15 @@ def test_while_memory_is_short_prompts_come_one_after_another():
 def test_the_lesson_is_served_with_hardly_a_preemption(gib):
     """On-demand preempts 68 and 38 there, as published; 256 requests."""
     assert run(gib=gib, kv_policy="predict").num_preemptions <= 2
+
+
+def test_before_anything_was_seen_more_than_one_starts_though_limits_are_beyond_the_pool():
+    config = SchedulerConfig(kv_policy="predict", max_model_len=32_768, max_num_seqs=64)
+    world = World(config, 1000)
+    for number in range(20):
+        world.submit(make_request(f"r{number}", [number] * 9, max_tokens=None, stops=True))
+    for _ in range(20):
+        world.turn()
+        assert not world.steps[-1].preempted
+    assert len(world.outputs) == 20
+    assert not world.scheduler.num_waiting

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict, deque
-from collections.abc import Iterable
 
 from headway.core.request import Request
 from headway.core.sequence import Sequence
@@ -13,6 +12,7 @@ ONE = 1 << 24  # the scale of shares
 WINDOW = 200  # outputs that a class remembers: so many after a shift, none from before it counts
 _ENOUGH = 64  # outputs of its own for a class to be believed
 _NUM_PHANTOMS = 4
+_PHANTOM = 512  # tokens that each of them has; half have twice as many, a quarter four times
 _MAX_CLASSES = 512
 _LONGEST = 1 << 24
 
@@ -167,7 +167,8 @@ def _estimate(ended: list[int], cut: list[int], running: list[int]) -> Survival:
 
     Kaplan and Meier's estimate (1958), which takes those who have not ended for what they are.
     Beyond all that was seen a length is as likely to double as not. While little was seen, some
-    phantoms beside it say that outputs go on to their limits.
+    phantoms beside it say that outputs are long: not that they go on to their limits, which may be
+    more than the pool where clients declare none, so that one would run at a time.
     """
     lengths: list[int] = []
     shares = [ONE]
@@ -186,7 +187,7 @@ def _estimate(ended: list[int], cut: list[int], running: list[int]) -> Survival:
         lengths.append(known)
         shares.append(shares[-1])
     _add_tail(lengths, shares)
-    return Survival(lengths, _with_phantoms(shares, num_ended))
+    return Survival(lengths, _with_phantoms(lengths, shares, num_ended))
 
 
 def _add_tail(lengths: list[int], shares: list[int]) -> None:
@@ -197,7 +198,11 @@ def _add_tail(lengths: list[int], shares: list[int]) -> None:
         shares.append(max(1, shares[-1] * 4 // 5))
 
 
-def _with_phantoms(shares: Iterable[int], num_seen: int) -> list[int]:
+def _with_phantoms(lengths: list[int], shares: list[int], num_seen: int) -> list[int]:
     fading = max(0, _ENOUGH - num_seen) * _NUM_PHANTOMS
+    if not fading:
+        return shares
     whole = fading + num_seen * _ENOUGH
-    return [(fading * ONE + num_seen * _ENOUGH * share) // whole for share in shares]
+    phantoms = (ONE, *(ONE * _PHANTOM // max(length, _PHANTOM) for length in lengths))
+    pairs = zip(phantoms, shares, strict=True)
+    return [(fading * ours + num_seen * _ENOUGH * share) // whole for ours, share in pairs]
