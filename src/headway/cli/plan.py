@@ -13,6 +13,7 @@ _PLAN_FLAGS = {
     "--calibration-seconds": ("S", "With --hardware this-machine: how long to measure; 20."),
     "--json": ("FILE|-", "All figures."),
 }
+_USAGE_HELP = ("FILE", "Lengths and rate of answers, one on a line, as headway doctor reads them.")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -59,7 +60,8 @@ def _print_help() -> None:
     from headway.cli.simulated_workload import workload_help
 
     print(_ABOUT)
-    workload = {flag: workload_help()[flag] for flag in WORKLOAD_FLAGS_READ}
+    described = {**workload_help(), "--usage": _USAGE_HELP}
+    workload = {flag: described[flag] for flag in WORKLOAD_FLAGS_READ}
     sections = {"plan": _PLAN_FLAGS, "machine": STEP_TIME_FLAGS, "lengths": workload}
     for section, flags in sections.items():
         print(f"\n{section} flags:")

@@ -19,6 +19,7 @@ _LAWS = ("rate", "arrivals", "requests", "prompt_tokens", "output_tokens", "max_
 _TURNS = ("turns", "later_prompt_tokens", "prefixes", "prefix_tokens", "prefix_share", "first")
 WORKLOAD_FLAGS_READ = (
     *FILE_FLAGS,
+    "--usage",
     *(flag for flag, field in WORKLOAD_FLAGS.items() if field in (*_LAWS, *_TURNS)),
 )
 _ASSUMED = {
@@ -32,6 +33,10 @@ _DRAWN = 20_000  # where lengths follow from turns and prefixes
 def demand_of(own: Mapping[str, str]) -> tuple[Demand, float | None, tuple[str, ...]]:
     """With the rate, where one is given, and what to know of it."""
     given = {flag: own[flag] for flag in WORKLOAD_FLAGS_READ if flag in own}
+    if "--usage" in given:
+        from headway.cli.plan_usage import demand_of_usage
+
+        return demand_of_usage(given)
     is_whole = "--workload" in given or "--trace" in given
     notes: tuple[str, ...] = ()
     if not is_whole:
