@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -55,6 +56,29 @@ def test_the_header_asks_as_the_field_does(server: LiveServer) -> None:
     assert "explain" not in silent.chunks[0]
     status, error, _ = refused(server, "chat", "abc", headers={"x-explain": "perhaps"})
     assert (status, error["param"]) == (400, "x-explain")
+
+
+def respond(server: LiveServer, *, headers: dict[str, str] | None = None, **fields: Any) -> Any:
+    """Of /v1/responses, streamed or not, the whole response, and the events before it."""
+    got = httpx.post(f"{server.url}/v1/responses", json={"input": "abc", **fields}, headers=headers)
+    assert got.status_code == 200, got.text
+    if not fields.get("stream"):
+        return got.json(), []
+    datas = [line.partition("data: ")[2] for line in got.text.split("\n\n") if line]
+    *events, last = map(json.loads, datas)
+    return last["response"], events
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_has_its_explanation_once(server: LiveServer, stream: bool) -> None:
+    whole, events = respond(server, stream=stream, max_output_tokens=3, explain=True)
+    check(whole["explain"])
+    assert (whole["explain"]["request_id"], whole["explain"]["status"]) == (whole["id"], "length")
+    assert all("explain" not in event.get("response", {}) for event in events)
+    asked, _ = respond(server, stream=stream, headers={"x-explain": "1"})
+    check(asked["explain"])
+    silent, _ = respond(server, stream=stream)
+    assert "explain" not in silent
 
 
 def test_a_stop_string_is_explained_before_the_engine_knows_of_it(server: LiveServer) -> None:

@@ -133,7 +133,7 @@ class Extras:
         whole.usage = self._call.generation.usage()
         if self._has_metrics:
             whole.metrics = self._call.metrics()
-        self._explain(whole)
+        whole.explain = self._call.explanation(self._asker)
 
     def mark(self, chunk: Completion | ChatChunk) -> None:
         """Into a chunk with choices."""
@@ -148,12 +148,8 @@ class Extras:
             chunk.usage = self._call.generation.usage()
         if self._has_metrics:
             chunk.metrics = self._call.metrics()
-        self._explain(chunk)
+        chunk.explain = self._call.explanation(self._asker)
         return frame(chunk) + DONE
-
-    def _explain(self, answer: Completion | ChatCompletion | ChatChunk) -> None:
-        if self._asker.is_explained:
-            answer.explain = self._call.explanation(self._asker.tenant)
 
 
 def finish_of(delta: ChoiceDelta) -> Finish | None:

@@ -20,6 +20,7 @@ from headway.server.explaining import Explanations
 from headway.server.frontend import Frontend
 from headway.server.middleware import add_middleware, build_layers
 from headway.server.openapi import describe
+from headway.server.preemption_log import PreemptionLog
 from headway.server.request_ids import RequestIdHeaders
 from headway.server.request_log import RequestLog
 from headway.server.routes import (
@@ -52,6 +53,7 @@ def create_app(
     folded = _metrics(client, settings)
     client.add_fold(folded)
     client.add_watcher(folded)
+    client.add_fold(PreemptionLog())
     if settings.enable_log_requests:
         client.add_fold(RequestLog(tokenizer, settings.max_log_len))
     client.brakes.limit(settings.max_num_queued_reqs, settings.max_num_queued_tokens)

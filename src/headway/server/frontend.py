@@ -23,7 +23,7 @@ from headway.server.brakes import NeverFitsError, QueueFullError
 from headway.server.config import AppSettings
 from headway.server.engine_client import EngineClient
 from headway.server.errors import ApiError, Problem
-from headway.server.explaining import Explanations
+from headway.server.explaining import Asker, Explanations
 from headway.server.generation import Delivery, Generation
 from headway.server.ledger import IdInUseError
 from headway.server.params import Door, seed_source
@@ -187,11 +187,12 @@ class Call:
         timings = self._frontend.timelines.take(self.generation.requests)
         return UNSET if timings is None else metrics_body(timings)
 
-    def explanation(self, tenant: str | None) -> Explanation | UnsetType:
+    def explanation(self, asker: Asker) -> Explanation | UnsetType:
+        """Up to now, if it was asked for."""
         explanations = self._frontend.explanations
-        if explanations is None:
+        if explanations is None or not asker.is_explained:
             return UNSET
-        return explanations.of_body(self.generation.requests, tenant) or UNSET
+        return explanations.of_body(self.generation.requests, asker.tenant) or UNSET
 
     def close(self) -> None:
         """Withdraw what has not ended. May be called again."""

@@ -9,6 +9,7 @@ import msgspec
 
 from headway.core.request import FinishReason
 from headway.server.errors import ApiError
+from headway.server.explaining import Asker
 from headway.server.frontend import Call
 from headway.server.generation import ChoiceDelta
 from headway.server.schema.responses import (
@@ -37,9 +38,10 @@ class ResponsesWriter:
     There is one output item, a message with one part of text.
     """
 
-    def __init__(self, blank: ResponseObject, call: Call) -> None:
+    def __init__(self, blank: ResponseObject, call: Call, asker: Asker) -> None:
         self._blank = blank
         self._call = call
+        self._asker = asker
         self._item_id = blank.id.replace("resp", "msg", 1)
         self._numbers = count()
         self._pieces: list[str] = []
@@ -103,6 +105,7 @@ class ResponsesWriter:
             output=self._output(status),
             incomplete_details=why,
             usage=self._usage(),
+            explain=self._call.explanation(self._asker),
         )
 
     def _incomplete(self) -> IncompleteDetails | None:

@@ -20,6 +20,7 @@ from headway.simulator.inbox import Source, WorkloadInbox
 from headway.simulator.result import Result
 from headway.simulator.script import SyntheticScript
 from headway.simulator.workload.spec import from_spec
+from tests.insight.doctor.own_log import OwnLog
 from tests.simulator.worlds import PerToken
 
 BLOCK = 16
@@ -49,9 +50,11 @@ class SimulatedServer:
             "m", max_model_len=self.config.max_model_len, cache_config=self._cache_config
         )
         self.pages: list[tuple[Page, float]] = []
+        self.log = OwnLog(self.scheduler, self.clock)
         first, last, count = looks
         self._due = [1.0 + first + (last - first) * n / (count - 1) for n in range(count)]
-        self._serve(workload)
+        with self.log:
+            self._serve(workload)
 
     def _serve(self, workload: Mapping[str, Any]) -> None:
         traffic = from_spec({"seed": 1, **workload}).traffic()
@@ -78,6 +81,7 @@ class SimulatedServer:
     def on_events(self, events: Sequence[Event], now_ns: int) -> None:
         self.metrics.on_events(events, now_ns)
         self.metrics.on_stats(read_stats(self.scheduler))
+        self.log.on_events(events, now_ns)
         self._look(now_ns / 1e9)
 
     def passed(self, now_ns: int) -> None:
@@ -89,6 +93,7 @@ class SimulatedServer:
         while self._due and self._due[0] <= now_s:
             page = read_page(self.metrics.exposition()[0].decode())
             self.pages.append((page, self._due.pop(0)))
+            self.log.look(self.pages[-1][1])
 
     def _cache_config(self) -> dict[str, object]:
         num_tokens = self.scheduler.pool.num_blocks * BLOCK
@@ -115,7 +120,8 @@ class _HeardInbox:
         commands = self.inbox.take()
         for command in commands:
             if isinstance(command, Submit):
-                self._server.metrics.on_submitted(command.request, self._server.clock.now_ns())
+                for fold in (self._server.metrics, self._server.log):
+                    fold.on_submitted(command.request, self._server.clock.now_ns())
         return commands
 
     def wait(self, until_ns: int | None = None) -> bool:

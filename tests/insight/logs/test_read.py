@@ -127,6 +127,40 @@ def test_our_own_lines_as_this_server_writes_them(tmp_path, as_json):
     assert seen.readings[1].interval_s == 10
 
 
+EVICTED = (
+    "INFO 2026-11-30 09:12:{second},123 Preempted {name} for cmpl-3-0: 412 tokens lost, "
+    "free blocks 0 -> 26, its preemption no. 2"
+)
+OWN = "INFO 2026-11-30 09:12:{second},123 Engine 000: " + STAT.replace("GPU", "CPU")
+
+
+def own(second: int) -> str:
+    figures = {"prompt": 0.0, "output": 9.0, "running": 3, "waiting": 1, "usage": 99.0}
+    return OWN.format(second=second, **figures, more="Preemptions: 3, ")
+
+
+def test_preemptions_belong_to_the_stat_line_after_them(tmp_path):
+    names = {11: "cmpl-a-0", 12: "cmpl-b-0", 13: "cmpl-a-0", 31: "cmpl-late-0"}
+    evictions = [EVICTED.format(second=second, name=name) for second, name in names.items()]
+    untold = "; not told since the last such line: 37 preemptions, 12,345 tokens lost"
+    seen = observed(tmp_path, own(10), *evictions[:3], own(20), own(30), evictions[3] + untold)
+    assert [r.evicted for r in seen.readings] == [None, {"cmpl-a-0": 2, "cmpl-b-0": 1}, None]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Preempted ",
+        "Preempted a for b: x tokens lost, free blocks 0",
+        "Preempted cmpl-max_num_seqs=7 for a b: 3 tokens lost, free blocks 0 -> 1",
+        "Preempted " + "a" * 1900 + " for b: 3 tokens lost, free blocks 0 -> 1",
+    ],
+)
+def test_what_only_looks_like_a_preemption_says_nothing(tmp_path, line):
+    [reading] = observed(tmp_path, line, own(10)).readings
+    assert (reading.evicted, reading.max_num_seqs) == (None, None)
+
+
 def decode(second: int, *, running=32, queue=7, usage=0.5, rate=400.0, comma=",", rank="TP0"):
     return (
         f"[2026-04-05 20:02:{second:02d} {rank}] Decode batch{comma} #running-req: {running}, "

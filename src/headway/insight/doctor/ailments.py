@@ -8,6 +8,8 @@ from itertools import pairwise
 from headway.insight.doctor.course import Course
 from headway.insight.doctor.findings import Change, Confidence, Finding, Severity
 from headway.insight.doctor.outputs import declared_above_use, endings
+from headway.insight.doctor.readings import Reading
+from headway.insight.figures import listed
 
 _ENOUGH = 20  # requests, to speak of shares
 _LEAST_STALL_S = 0.2
@@ -37,12 +39,21 @@ def _preemption_thrash(course: Course) -> Iterator[Finding]:
         )
     if course.num_ended is not None:
         evidence.append(f"{course.num_ended:,.0f} requests ended meanwhile")
+    evidence += _evicted(watched)
     yield Finding(
         kind="preemption-thrash",
         severity=Severity.CRITICAL if is_heavy else Severity.WARNING,
         title="Requests are evicted and computed again: more are admitted than memory carries.",
         evidence=tuple(evidence),
     )
+
+
+def _evicted(reading: Reading) -> Iterator[str]:
+    """By name, where a log has them."""
+    names = sorted((reading.evicted or {}).items(), key=lambda item: -item[1])
+    if names:
+        told = [f"{name} ({times:.0f} times)" if times > 1 else name for name, times in names[:3]]
+        yield f"evicted, of those that have a line: {listed(told)}"
 
 
 def _decode_stalls(course: Course) -> Iterator[Finding]:

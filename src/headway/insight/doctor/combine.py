@@ -17,7 +17,7 @@ COUNTS = (
     *("num_recomputed_tokens", "num_steps", "busy_s", "prefill_busy_s", "decode_busy_s"),
     "num_refused",
 )
-TALLIES = ("ended",)
+TALLIES = ("ended", "evicted")
 DISTRIBUTIONS = (
     *("ttft_s", "itl_s", "queue_s", "prefill_s", "decode_s", "e2e_s"),
     *("prompt_tokens", "output_tokens", "max_tokens", "step_tokens"),

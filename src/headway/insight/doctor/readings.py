@@ -87,6 +87,7 @@ class Reading:
     num_output_tokens: float | None = None
     num_preemptions: float | None = None
     num_recomputed_tokens: float | None = None  # after preemptions
+    evicted: Mapping[str, float] | None = None  # request ids: how often, as far as it is told
     num_steps: float | None = None
     busy_s: float | None = None  # time within steps, summed over engines
     prefill_busy_s: float | None = None  # of it, where the server tells the two apart

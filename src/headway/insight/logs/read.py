@@ -8,14 +8,14 @@ from itertools import islice
 from pathlib import Path
 
 from headway.insight.doctor.readings import Observation, Reading
-from headway.insight.logs import sglang, start, vllm
+from headway.insight.logs import preempted, sglang, start, vllm
 from headway.insight.logs.clock import LogClock
 from headway.simulator.workload.traces.text import lines
 
 USUAL_LAST_S = 900.0
+_LLAMA = ("print_timing", "update_slots")
 _MARKS = tuple(
-    mark.encode()
-    for mark in (vllm.MARK, *sglang.MARKS, *start.MARKS, "print_timing", "update_slots")
+    mark.encode() for mark in (vllm.MARK, preempted.MARK, *sglang.MARKS, *start.MARKS, *_LLAMA)
 )
 _MOST_READINGS = 20_000
 _LONGEST_SHOWN = 2000  # characters of a line that are looked at
@@ -86,7 +86,9 @@ class _Log:
             self._keep(self._sglang.take(text, self._clock.read(text.partition("#")[0])))
             self._server = "sglang"
             self._told()
-        elif "print_timing" in text or "update_slots" in text:
+        elif preempted.MARK in text:
+            self._vllm.take_preemption(text)
+        elif any(mark in text for mark in _LLAMA):
             self.is_llama = True
         else:
             if start.is_start(text):

@@ -9,13 +9,16 @@ Early versions have Pending and Swapped where others have Waiting. Prompt tokens
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 from headway.insight.doctor.readings import Reading
+from headway.insight.logs.preempted import victim_of
 
 MARK = "Avg generation throughput"
 _USUAL_INTERVAL_S = 10.0
 _LONGEST_INTERVAL_S = 60.0  # beyond it nothing was written for want of work
+_MOST_NAMES = 100
 NUMBER = r"([0-9]{1,12}(?:\.[0-9]{1,6})?)"
 _NUMBERS = {
     name: re.compile(pattern)
@@ -41,6 +44,7 @@ class _Round:
 
     at_s: float | None = None
     interval_s: float | None = None
+    evicted: Counter[str] = field(default_factory=Counter)
     lines: dict[int, dict[str, float]] = field(default_factory=dict)
 
 
@@ -50,6 +54,7 @@ class VllmLog:
     def __init__(self) -> None:
         self.is_headway = False
         self.tells_preemptions = False  # a version that does leaves a count of none out
+        self._evicted: Counter[str] = Counter()  # by lines since the last stat line
         self._round = _Round()
         self._last_s: dict[int, float] = {}
 
@@ -70,6 +75,12 @@ class VllmLog:
         self._add(engine, line, at_s)
         return whole
 
+    def take_preemption(self, text: str) -> None:
+        """A line about one; it counts to the next stat line."""
+        name = victim_of(text)
+        if name is not None and (name in self._evicted or len(self._evicted) < _MOST_NAMES):
+            self._evicted[name] += 1
+
     def end(self) -> Reading | None:
         """The reading of the round under way."""
         finished, self._round = self._round, _Round()
@@ -82,6 +93,8 @@ class VllmLog:
             interval_s = at_s - last_s
         if at_s is not None:
             self._last_s[engine] = at_s
+        if not self._round.lines:
+            self._round.evicted, self._evicted = self._evicted, Counter()
         self._round.lines[engine] = line
         self._round.at_s = at_s
         self._round.interval_s = interval_s
@@ -107,6 +120,7 @@ def _reading(told: _Round, is_headway: bool) -> Reading:
         num_cached_tokens=cached,
         num_output_tokens=_sum(lines, "output") * interval_s,
         num_preemptions=_sum(lines, "preemptions") if has_preemptions else None,
+        evicted=told.evicted or None,
     )
 
 

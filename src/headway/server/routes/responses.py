@@ -60,7 +60,7 @@ async def create_response(http: HttpRequest) -> Response:
     chat = _as_chat(body)
     frontend.door.check_fields(chat)
     arrival = arrive(http, frontend.settings, body.request_id)
-    head = envelope(http, "resp", body.model, arrival)
+    head = envelope(http, "resp", body.model, arrival, explain=body.explain)
     frontend.check_room(1, arrival.tenant)
     text = await frontend.renderer.render(chat.messages, chat)
     prompt = await frontend.encode(text, add_special_tokens=False)
@@ -72,7 +72,7 @@ async def create_response(http: HttpRequest) -> Response:
         frontend,
         [request],
         delivery_of(frontend, chat, follows_text=False),
-        lambda call: ResponsesWriter(_blank(body, head, request), call),
+        lambda call: ResponsesWriter(_blank(body, head, request), call, head.asker),
         headers,
     )
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from headway.insight.explain.report import Explanation
+
 
 class TextFormat(Struct, frozen=True):
     type: str = "text"
@@ -42,6 +44,9 @@ class ResponsesBody(Struct, kw_only=True):
     cache_salt: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     metadata: dict[str, str] | None = None
+    explain: Annotated[bool, Meta(description="Where this request's time went, in the answer.")] = (
+        False
+    )
 
 
 class OutputText(Struct, tag_field="type", tag="output_text"):
@@ -106,6 +111,7 @@ class ResponseObject(Struct, kw_only=True):
     store: bool = False
     truncation: Literal["disabled"] = "disabled"
     metrics: dict[str, Any] | UnsetType = UNSET
+    explain: Explanation | UnsetType = UNSET
 
 
 class ResponseEvent(Struct, kw_only=True):
