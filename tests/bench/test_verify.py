@@ -207,7 +207,7 @@ def test_what_cannot_be_asked_is_one_sentence_with_advice() -> None:
         (FakeServer(endpoints=()), r"HTTP 404: no such endpoint; give its --model and --endpoint"),
         (
             FakeServer(failing={"Hello": (401, {"error": "no"})}),
-            "HTTP 401: no; it wants a key: --api-key",
+            "HTTP 401: no; it asks for a key: give --api-key",
         ),
         (FakeServer(failing={"Hello": (500, b"")}), "does not answer a question: HTTP 500$"),
     ):

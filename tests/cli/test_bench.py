@@ -175,14 +175,14 @@ def test_ctrl_c_leaves_what_was_measured(tmp_path: Path) -> None:
         (["--endpoint", "v1"], "--endpoint is a path"),
         (["--prompt-style", "x"], "--prompt-style must be ids or words"),
         (["--json", "/nowhere/x.json"], "--json /nowhere/x.json cannot be written"),
-        (["--html", "-"], "take a file"),
+        (["--html", "-"], "takes a file"),
         (["--profile"], "use the server's own profiler"),
         (["--max-num-seqs", "8"], "--max-num-seqs is a setting of a server"),
         (["--frobnicate", "8"], "--frobnicate"),
         (["ftp://host"], "is not the URL of a server"),
         (["http://host:99999"], "is not the URL of a server"),
         (["http://user@host"], "has no user, query or fragment"),
-        (["http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
+        (["http://127.0.0.1:1"], "no answer from http://127.0.0.1:1: "),
         (["http://a", "--port", "3"], "which server?"),
     ],
 )
@@ -194,6 +194,14 @@ def test_what_cannot_be_measured_is_one_sentence(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert said in error
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_the_load(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("headway.cli.readouts.find_spec", lambda name: None)
+    assert serve("http://127.0.0.1:1", "--png", "x.png") == 2
+    assert "--png needs matplotlib: pip install" in capsys.readouterr().err
 
 
 def test_a_server_that_refuses_the_first_request_is_not_loaded(
@@ -221,7 +229,7 @@ def test_a_server_that_sends_garbage_or_nothing_is_one_sentence(
         assert serve(f"http://127.0.0.1:{listening.getsockname()[1]}", *SMALL) == 2
         thread.join()
     error = capsys.readouterr().err
-    assert "does not answer" in error
+    assert "no answer from" in error
     assert error.count("\n") == 1
     assert len(error) < 400
 

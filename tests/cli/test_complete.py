@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ def test_texts_and_lines_by_a_running_server(
         monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n\nworld\n"))
         assert cli.main(words) == 0
         assert capsys.readouterr().out == "hello\nworld\n"
-        assert cli.main([*words, "--model", "other", "--quick", "x"]) == 1
+        assert cli.main([*words, "--model", "other", "--quick", "x"]) == 2
         assert "HTTP 404: " in capsys.readouterr().err
 
 
@@ -44,8 +45,8 @@ def test_a_model_in_here(default_gguf: Path, capsys: pytest.CaptureFixture[str])
         (["--url", "http://h", "--max-num-seqs", "3"], 2, "--max-num-seqs has no effect"),
         (["--port", "80"], 2, "--port is for headway serve"),
         (["--max-tokens", "-1"], 2, "max_tokens"),
-        (["/nowhere"], 1, "/nowhere"),
-        (["--url", f"http://127.0.0.1:{free_port()}"], 1, "no answer from http://127.0.0.1:"),
+        (["/nowhere"], 2, "/nowhere"),
+        (["--url", f"http://127.0.0.1:{free_port()}"], 2, "no answer from http://127.0.0.1:"),
     ],
 )
 def test_what_cannot_be_asked_is_one_sentence(
@@ -61,6 +62,35 @@ def test_what_cannot_be_asked_is_one_sentence(
     err = capsys.readouterr().err
     assert sentence in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["chat", "complete"])
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_server_that_says_nothing_is_given_up(
+    command: str,
+    is_listed: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """At the start, or, where it told its models, in the middle of an answer."""
+    monkeypatch.setattr("headway.bench.server._PATIENCE_S", 0.1)
+    monkeypatch.setattr("headway.cli.streaming._SILENCE_S", 0.1)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n"))
+    left = [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"] if is_listed else []
+
+    def talk(client: socket.socket) -> None:
+        if left:
+            client.sendall(left.pop())
+        else:
+            while client.recv(1 << 16):  # until it has gone
+                pass
+
+    with listening(talk) as url:
+        assert cli.main([command, "--url", url]) == 2
+    what = "nothing came for 0.1 s" if is_listed else "it did not end within 0.1 s"
+    assert capsys.readouterr().err == (
+        f"headway {command}: no answer from {url}: {what}; is a server there?\n"
+    )
 
 
 def test_a_template_is_for_chat_only(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +131,7 @@ def test_a_server_of_something_else(
     raw: bytes, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with listening(say(b"HTTP/1.1 200 OK\r\nconnection: close\r\n" + raw)) as url:
-        assert cli.main(["complete", "--url", url, "--quick", "x"]) == 1
+        assert cli.main(["complete", "--url", url, "--quick", "x"]) == 2
     told = capsys.readouterr()
     assert sentence in told.err
     assert told.out == ""

@@ -185,7 +185,7 @@ def test_what_does_not_answer_with_metrics(
     ("words", "part"),
     [
         ((), "which server?"),
-        (("http://127.0.0.1:1",), "no answer:"),
+        (("http://127.0.0.1:1",), "no answer from http://127.0.0.1:1/metrics: "),
         (("http://",), "names no host"),
         (("http://host:port",), "is no address"),
         (("nowhere.txt",), "neither a file nor an address"),

@@ -129,7 +129,7 @@ def test_a_server_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert "chatcmpl-mine" in said(capsys, *at)
         assert "4 tokens in, 4 out" in said(capsys, "mine", *at)
         assert "no request 'nobody' is under way" in refused(capsys, "nobody", *at)
-        assert "needs a key" in refused(capsys, "mine", "--url", server.url)
+        assert "asks for a key" in refused(capsys, "mine", "--url", server.url)
 
 
 @contextmanager

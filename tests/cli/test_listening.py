@@ -91,7 +91,7 @@ def test_unix_socket(tmp_path: Path) -> None:
         answer = client.post("http://local/v1/completions", json=body)
         assert answer.json()["choices"][0]["text"] == "abc"
     again = subprocess.run(words, capture_output=True, text=True, timeout=20)
-    assert again.returncode == 1
+    assert again.returncode == 2
     assert again.stderr == f"headway serve: cannot listen on {path}: Address already in use\n"
     process.terminate()
     _, said = process.communicate(timeout=10)

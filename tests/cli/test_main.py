@@ -18,6 +18,7 @@ PRINTING = [
     ["simulate", "--help"],
     ["simulate", *WORKLOAD, "--json", "-"],
     ["replay", "--help"],
+    ["chat", "--help"],
 ]
 
 

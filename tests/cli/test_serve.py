@@ -37,7 +37,7 @@ def test_port_in_use_is_one_sentence(tmp_path: Path) -> None:
         taken.listen()
         words = command(tmp_path / "log", ["--port", str(taken.getsockname()[1])])
         ended = subprocess.run(words, capture_output=True, text=True, timeout=20)
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert ended.stderr.startswith("headway serve: cannot listen on 127.0.0.1:")
     assert ended.stderr.count("\n") == 1
 
@@ -48,7 +48,7 @@ def test_engine_that_cannot_start_is_one_sentence(tmp_path: Path) -> None:
     ended = subprocess.run(words, capture_output=True, text=True, timeout=20)
     first, last = ended.stderr.splitlines()
     assert first.endswith("Loading the default model")
-    assert (ended.returncode, last) == (1, "headway serve: no such model")
+    assert (ended.returncode, last) == (2, "headway serve: no such model")
 
 
 def test_chat_with_a_running_server_through_a_pipe(
@@ -59,7 +59,7 @@ def test_chat_with_a_running_server_through_a_pipe(
         assert chat.main(["--url", url, "--temperature", "0"]) == 0
         assert capsys.readouterr().out == "hello\ngrüß dich\n"
         monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n"))
-        assert chat.main(["--url", url, "--model", "other"]) == 1
+        assert chat.main(["--url", url, "--model", "other"]) == 2
         assert "does not exist here" in capsys.readouterr().err
 
 
@@ -67,7 +67,7 @@ def test_chat_says_when_nobody_answers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n"))
-    assert chat.main(["--url", f"http://127.0.0.1:{free_port()}"]) == 1
+    assert chat.main(["--url", f"http://127.0.0.1:{free_port()}"]) == 2
     assert "no answer from" in capsys.readouterr().err
 
 

@@ -130,7 +130,7 @@ URL = "http://127.0.0.1:9"  # the discard port: nothing listens there
         ([URL, "--endpoint", "responses"], "--endpoint must be chat or completions"),
         ([URL, "--json", "/nowhere/x"], "--json /nowhere/x cannot be written"),
         ([URL, "--prompts", "/nowhere"], "/nowhere is no file"),
-        ([URL], f"{URL} does not answer: "),
+        ([URL], f"no answer from {URL}: "),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence(

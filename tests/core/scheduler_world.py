@@ -258,3 +258,16 @@ class World:
             rule = sequence.request.sampling.repetition_detection
             assert rule is not None
             assert ends_in_repetition(output, rule)
+
+
+def steps_to_first_token(world: World, name: str) -> int:
+    """Turns until this request has a token."""
+    for number in range(1, 30):
+        step = world.turn()
+        if any(c.samples and c.sequence.request.request_id == name for c in step.chunks):
+            return number
+    raise AssertionError("no token in 30 steps")
+
+
+def evicted(step: Step) -> list[str]:
+    return [event.request_id for event in step.preempted]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduler_world import World, make_request
+from scheduler_world import World, evicted, make_request, steps_to_first_token
 
 from headway.core.config import SchedulerConfig
-from headway.core.step import Blocker, Step
+from headway.core.step import Blocker
 
 
 def world_of(num_blocks: int, **knobs) -> World:
@@ -25,18 +25,6 @@ def fill(world: World, num: int, *, prompt: int = 4, max_tokens: int = 40, prior
     while world.scheduler.num_waiting:
         world.turn()
     world.turn()
-
-
-def steps_to_first_token(world: World, name: str) -> int:
-    for number in range(1, 30):
-        step = world.turn()
-        if any(c.samples and c.sequence.request.request_id == name for c in step.chunks):
-            return number
-    raise AssertionError("no token in 30 steps")
-
-
-def evicted(step: Step) -> list[str]:
-    return [event.request_id for event in step.preempted]
 
 
 @pytest.mark.parametrize("victim", ["auto", "newest", "least-lost"])

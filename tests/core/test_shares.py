@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scheduler_world import World, make_request
+from scheduler_world import World, evicted, make_request, steps_to_first_token
 
 from headway.core.config import SchedulerConfig
 from headway.core.policies import shares as shares_module
@@ -28,18 +28,6 @@ def flood(world: World, num: int, num_turns: int, **asked) -> None:
         submit(world, f"f{number}", **asked)
     for _ in range(num_turns):
         world.turn()
-
-
-def steps_to_first_token(world: World, name: str) -> int:
-    for number in range(1, 30):
-        step = world.turn()
-        if any(c.samples and c.sequence.request.request_id == name for c in step.chunks):
-            return number
-    raise AssertionError("no token in 30 steps")
-
-
-def evicted(step: Step) -> list[str]:
-    return [event.request_id for event in step.preempted]
 
 
 def sizes(step: Step) -> dict[str, int]:

@@ -19,6 +19,11 @@ class NoAnswerError(Exception):
     """Nobody answers in HTTP, or without end; the message is a clause."""
 
 
+def no_answer(url: str, reason: object) -> str:
+    """The sentence that every command has for it."""
+    return f"no answer from {url}: {reason}; is a server there?"
+
+
 def get(
     target: Target, path: str, headers: Mapping[str, str], *, most_bytes: int, patience_s: float
 ) -> tuple[int, bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from headway.bench.get import NoAnswerError
+from headway.bench.get import NoAnswerError, no_answer
 from headway.bench.get import get as get_bounded
 from headway.bench.http1 import shown
 from headway.bench.target import Target
@@ -29,7 +29,7 @@ def get(target: Target, path: str, headers: Mapping[str, str]) -> tuple[int, byt
     try:
         return get_bounded(target, path, headers, most_bytes=_MOST_BYTES, patience_s=_PATIENCE_S)
     except NoAnswerError as error:
-        raise ValueError(f"{target.url} does not answer: {error}; is a server there?") from None
+        raise ValueError(no_answer(target.url, error)) from None
 
 
 def served_model(target: Target, headers: Mapping[str, str]) -> str:
@@ -38,7 +38,7 @@ def served_model(target: Target, headers: Mapping[str, str]) -> str:
     if status != 200:
         raise ValueError(
             f"{target.url}/v1/models answers with {status}: {shown(body)}; give --model, or the "
-            f"key that it asks for in OPENAI_API_KEY"
+            f"key that it asks for as --api-key"
         )
     try:
         name = msgspec.json.decode(body, type=_Models).data[0].id

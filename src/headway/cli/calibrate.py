@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headway.cli.help import print_command_help
 from headway.cli.machine import processor_name
 from headway.cli.own_flags import number_of, split_own
-from headway.cli.parsing import ParsedFlags, parse_flags, print_help
+from headway.cli.parsing import ParsedFlags, parse_flags
 from headway.flags import FlagError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _MODEL_FACTS = (
 
 def main(argv: Sequence[str]) -> int:
     if "--help" in argv or "-h" in argv:
-        print_help("calibrate", _ABOUT)
+        print_command_help("calibrate", _ABOUT)
         return 0
     try:
         own, rest = split_own(argv, _OWN)

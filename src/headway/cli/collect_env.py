@@ -9,6 +9,8 @@ import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from headway.cli.help import print_about
+
 _ABOUT = """\
 usage: headway collect-env [--json]
 
@@ -41,7 +43,7 @@ Section = Mapping[str, str]
 
 def main(argv: Sequence[str]) -> int:
     if "--help" in argv or "-h" in argv:
-        print(_ABOUT)
+        print_about(_ABOUT)
         return 0
     others = [word for word in argv if word != "--json"]
     if others:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headway.cli.own_flags import split_repeated
+from headway.cli.help import print_about
+from headway.cli.own_flags import api_key, split_repeated
 from headway.flags import FlagError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ batching is worth for their lengths.
   --watch                   go on until Ctrl-C, a report for each interval
   --count N                 so many reports of --watch
   --api-key KEY             for a server that asks for one; or the variable HEADWAY_API_KEY
+                            or OPENAI_API_KEY
   --max-num-seqs N          what the server was started with, where it does not tell (vLLM)
   --max-num-batched-tokens N  the same
   --recording N             which one, where a file holds several
@@ -87,7 +89,7 @@ class Asked:
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code."""
     if "--help" in argv or "-h" in argv:
-        print(_ABOUT)
+        print_about(_ABOUT)
         return 0
     try:
         return _report(_asked(argv))
@@ -170,8 +172,6 @@ def _kind(asked: Asked) -> str:
 
 def _asked(argv: Sequence[str]) -> Asked:
     """Raises FlagError."""
-    import os
-
     from headway.cli.doctor_usage import MACHINE_FLAGS
 
     values, sources = split_repeated(argv, (*_OWN, *MACHINE_FLAGS), _SWITCHES)
@@ -193,7 +193,7 @@ def _asked(argv: Sequence[str]) -> Asked:
         sources=tuple(sources),
         interval_s=_number(own, "--interval", 0.1, 86_400.0),
         count=_count(own, "--count") or (sys.maxsize if is_watch else 1),
-        api_key=own.get("--api-key") or os.environ.get("HEADWAY_API_KEY") or None,
+        api_key=api_key(own.get("--api-key")),
         max_num_seqs=_count(own, "--max-num-seqs"),
         max_num_batched_tokens=_count(own, "--max-num-batched-tokens"),
         recording=_count(own, "--recording"),

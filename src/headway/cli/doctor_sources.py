@@ -49,7 +49,6 @@ def _told(observation: Observation, asked: Asked) -> Observation:
 
 
 def _watched(asked: Asked) -> Observation:
-    from headway.insight.doctor.page import read_page
     from headway.insight.doctor.pages import observe_pages
 
     url = metrics_url(asked.sources[0])
@@ -57,11 +56,11 @@ def _watched(asked: Asked) -> Observation:
     silences: list[str] = []
     for _ in _due_times(asked.interval_s or _INTERVAL_S):
         try:
-            page = read_page(fetch(url, asked.api_key))
+            page = _live_page(url, asked.api_key)
             pages.append((page, time.monotonic()))
         except ValueError as error:
             if not pages:
-                raise ValueError(f"{url}: {error}") from None
+                raise
             silences.append(str(error))
     span_s = pages[-1][1] - pages[0][1]
     source = f"{url}, {len(pages)} samples in {span_s:.1f} s"
@@ -70,6 +69,16 @@ def _watched(asked: Asked) -> Observation:
         under_way = _under_way(url, asked.api_key)
         observation = dataclasses.replace(observation, under_way=under_way)
     return _with_silences(observation, silences)
+
+
+def _live_page(url: str, api_key: str | None) -> Page:
+    from headway.insight.doctor.page import read_page
+
+    text = fetch(url, api_key)
+    try:
+        return read_page(text)
+    except ValueError as error:
+        raise ValueError(f"{url}: {error}") from None
 
 
 def _under_way(url: str, api_key: str | None) -> tuple[UnderWay, ...]:
@@ -135,7 +144,7 @@ def metrics_url(address: str) -> str:
 
 def fetch(url: str, api_key: str | None) -> str:
     """A page, bounded in size and time. Raises ValueError with a sentence."""
-    from headway.bench.get import NoAnswerError, get
+    from headway.bench.get import NoAnswerError, get, no_answer
     from headway.bench.target import target_of
     from headway.insight.doctor.page import MAX_BYTES
 
@@ -151,21 +160,21 @@ def fetch(url: str, api_key: str | None) -> str:
             patience_s=_ANSWER_S,
         )
     except NoAnswerError as error:
-        raise ValueError(f"no answer: {error}") from None
-    _check_status(status)
+        raise ValueError(no_answer(url, error)) from None
+    _check_status(url, status)
     return content.decode(errors="replace")
 
 
-def _check_status(status: int) -> None:
+def _check_status(url: str, status: int) -> None:
     if status in (401, 403):
-        raise ValueError(f"it asks for a key (status {status}): give --api-key")
+        raise ValueError(f"{url} asks for a key (status {status}): give --api-key")
     if status == 404:
         raise ValueError(
-            "there is nothing (status 404): give the server's own address; SGLang shows metrics "
-            "with --enable-metrics, llama.cpp with --metrics"
+            f"there is nothing at {url} (status 404): give the server's own address; SGLang shows "
+            "metrics with --enable-metrics, llama.cpp with --metrics"
         )
     if status != 200:
-        raise ValueError(f"it answers with status {status} instead of a page of metrics")
+        raise ValueError(f"{url} answers with status {status} instead of a page of metrics")
 
 
 # ---- Files ----

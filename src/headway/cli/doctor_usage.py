@@ -57,13 +57,11 @@ class UsageReport:
 
 def usage_report(path: str, flags: UsageFlags) -> UsageReport:
     """Raises ValueError with a sentence for what cannot be read or simulated."""
-    from headway.cli.readouts import refuse_unwritable
+    from headway.cli.readouts import refuse_undrawable
     from headway.cli.simulated_machine import machine_of
     from headway.insight.usage.read import read_usage
 
-    if flags.plot is not None and not flags.plot.endswith((".png", ".svg", ".pdf")):
-        raise FlagError(f"--plot takes a file that ends in .png or .svg, got {flags.plot!r}")
-    refuse_unwritable("--plot", flags.plot)
+    refuse_undrawable("--plot", flags.plot)
     _check_machine(flags.machine)
     machine = machine_of(flags.machine)
     about = _about(machine)

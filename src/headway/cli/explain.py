@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from headway.cli.own_flags import split_repeated
+from headway.cli.help import print_about
+from headway.cli.own_flags import api_key, split_repeated
 from headway.flags import FlagError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ its client gave it; without it the slowest requests are listed.
 
   --slowest N       so many of them, up to 100; 10 unless given
   --url URL         the server to ask; http://127.0.0.1:8000 unless given
-  --api-key KEY     its key; $HEADWAY_API_KEY unless given
+  --api-key KEY     its key; or the variable HEADWAY_API_KEY or OPENAI_API_KEY
   --recording FILE  no server but a recording, of headway serve --record or simulate --record
   --json            what there is to know, as JSON"""
 _URL = "http://127.0.0.1:8000"
@@ -40,7 +40,7 @@ class Question(NamedTuple):
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code: 2 for what cannot be explained."""
     if "--help" in argv or "-h" in argv:
-        print(_ABOUT)
+        print_about(_ABOUT)
         return 0
     try:
         given, words = split_repeated(argv, _TAKEN, ("--json",))
@@ -79,7 +79,7 @@ def _answer(question: Question, own: Mapping[str, str]) -> Explanation | list[Gl
         return explain_recording(own["--recording"], question.name, question.num_slowest)
     from headway.cli.explained_server import ask_server
 
-    key = own.get("--api-key") or os.environ.get("HEADWAY_API_KEY") or None
+    key = api_key(own.get("--api-key"))
     return ask_server(own.get("--url", _URL), key, question.name, question.num_slowest)
 
 

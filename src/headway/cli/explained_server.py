@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from headway.bench.get import NoAnswerError, get
+from headway.bench.get import NoAnswerError, get, no_answer
 from headway.bench.http1 import printable
 from headway.bench.target import Target, target_of
 from headway.insight.explain.report import Explanation, Glance
@@ -38,7 +38,7 @@ def _get(target: Target, path: str, key: str | None, kind: type[Answer]) -> Answ
     try:
         status, content = get(target, path, headers, most_bytes=_MOST_BYTES, patience_s=_PATIENCE_S)
     except NoAnswerError as why:
-        raise ValueError(f"no answer from {base}: {why}; --url says where the server is") from None
+        raise ValueError(f"{no_answer(base, why)} --url names another") from None
     if status != 200:
         raise ValueError(_refusal(base, status, content))
     try:
@@ -51,7 +51,7 @@ def _get(target: Target, path: str, key: str | None, kind: type[Answer]) -> Answ
 
 def _refusal(base: str, status: int, content: bytes) -> str:
     if status == 401:
-        return f"{base} needs a key: give --api-key, or set HEADWAY_API_KEY"
+        return f"{base} asks for a key: give --api-key"
     try:
         said: Any = msgspec.json.decode(content)
         return printable(str(said["error"]["message"])[:_MOST_SAID])

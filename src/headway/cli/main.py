@@ -132,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     command, rest = (words[0], words[1:]) if words else ("", [])
     try:
-        if command in _LASTING:
+        if command in _LASTING and not {"--help", "-h"} & set(rest):
             return _COMMANDS[command](rest)
         return _printed(f"headway {command}" if command in _COMMANDS else "headway", command, rest)
     except KeyboardInterrupt:  # before the command was ready for it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 
 from headway.flags import FlagError
@@ -36,6 +37,12 @@ def split_repeated(
             raise FlagError(f"{name} needs a value")
         values.setdefault(name, []).append(given)
     return values, rest
+
+
+def api_key(given: str | None) -> str | None:
+    """What a command shows a server that asks for a key: the flag's, or the environment's."""
+    names = ("HEADWAY_API_KEY", "OPENAI_API_KEY")
+    return next((key for key in (given, *map(os.environ.get, names)) if key), None)
 
 
 def number_of(own: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import shutil
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -222,18 +220,3 @@ def _merged(before: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, An
 
 def _either(allowed: Sequence[str]) -> str:
     return allowed[0] if len(allowed) == 1 else f"{', '.join(allowed[:-1])} or {allowed[-1]}"
-
-
-def print_help(command: str, about: str) -> None:
-    print(f"usage: headway {command} [MODEL] [flags]\n\n{about}")
-    shown_section = ""
-    width = min(100, shutil.get_terminal_size((100, 24)).columns)
-    fold = textwrap.TextWrapper(
-        width, initial_indent=" " * 8, subsequent_indent=" " * 8, break_on_hyphens=False
-    ).fill
-    for section, usage, text in flag_help():
-        if section != shown_section:
-            print(f"\n{section} flags:")
-            shown_section = section
-        print(f"  {usage}")
-        print(fold(text))

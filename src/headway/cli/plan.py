@@ -53,25 +53,17 @@ def _plan(argv: Sequence[str]) -> None:
 
 
 def _print_help() -> None:
-    from headway.cli.parsing import flag_help
+    from headway.cli.help import print_about, print_fields, print_sections
     from headway.cli.plan_lengths import WORKLOAD_FLAGS_READ
     from headway.cli.plan_question import SETTINGS
     from headway.cli.simulated_machine import STEP_TIME_FLAGS
     from headway.cli.simulated_workload import workload_help
 
-    print(_ABOUT)
+    print_about(_ABOUT)
     described = {**workload_help(), "--usage": _USAGE_HELP}
     workload = {flag: described[flag] for flag in WORKLOAD_FLAGS_READ}
-    sections = {"plan": _PLAN_FLAGS, "machine": STEP_TIME_FLAGS, "lengths": workload}
-    for section, flags in sections.items():
-        print(f"\n{section} flags:")
-        for name, (usage, text) in flags.items():
-            print(f"  {name} {usage}".rstrip() + f"\n        {text}")
-    print("\nengine flags, as headway serve has them:")
-    shown = {f"--{name.replace('_', '-')}" for name in SETTINGS}
-    for _, usage, text in flag_help():
-        if usage.split()[0].rstrip(",") in shown:
-            print(f"  {usage}\n        {text}")
+    print_sections({"plan": _PLAN_FLAGS, "machine": STEP_TIME_FLAGS, "lengths": workload})
+    print_fields("engine flags, as headway serve has them", SETTINGS)
 
 
 _ABOUT = """\
@@ -83,4 +75,5 @@ given. NAME is h100, h200, a100, l4, l40s, b200, mi300x, ..., cpu (a two-core Xe
 this-machine, whose steps are measured; --step-time FILE takes what headway calibrate measured.
 
   headway plan Qwen3-8B --hardware h100 --rate 4 --price-per-hour 3
-  headway plan Qwen2.5-7B --hardware l40s --prompt-tokens lognormal:2000:0.7 --output-tokens 300"""
+  headway plan Qwen2.5-7B --hardware l40s --prompt-tokens lognormal:2000:0.7 \\
+    --output-tokens 300"""

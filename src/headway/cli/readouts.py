@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +218,18 @@ def refuse_unwritable(flag: str, target: str | None) -> None:
     else:
         return
     raise FlagError(f"{flag} {target} cannot be written: {why}")
+
+
+def refuse_undrawable(flag: str, target: str | None) -> None:
+    """The same of a picture: neither an ending nor a library that is missing is told afterwards."""
+    if target is None:
+        return
+    if not target.endswith((".png", ".svg", ".pdf")):
+        raise FlagError(f"{flag} takes a file that ends in .png or .svg, got {target!r}")
+    if find_spec("matplotlib") is None:
+        how = "pip install 'headway[plots]', or pip install matplotlib"
+        raise FlagError(f"{flag} needs matplotlib: {how}")
+    refuse_unwritable(flag, target)
 
 
 def write_json(values: Any, target: str) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headway.cli.help import print_about
 from headway.cli.own_flags import split_repeated
 from headway.flags import FlagError
 
@@ -34,7 +35,7 @@ beside what was measured. Steps take as long as a model says that is fitted to t
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code: 2 for what cannot be replayed, 1 for another decision."""
     if "--help" in argv or "-h" in argv:
-        print(_ABOUT)
+        print_about(_ABOUT)
         return 0
     try:
         return _replay(argv)

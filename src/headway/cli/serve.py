@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headway.cli.help import print_command_help
 from headway.cli.listening import ListenError, address, listening, remove_file
-from headway.cli.parsing import print_help
 from headway.cli.settings import app_settings, sampling_defaults
 from headway.cli.sources import read_flags
 from headway.engine.config import EngineConfig
@@ -41,7 +41,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 def main(argv: Sequence[str]) -> int:
     if "--help" in argv or "-h" in argv:
-        print_help("serve", "Answer over HTTP, as OpenAI's API does.")
+        print_command_help("serve", "Answer over HTTP, as OpenAI's API does.")
         return 0
     try:
         flags = read_flags(argv, os.environ)
@@ -52,10 +52,9 @@ def main(argv: Sequence[str]) -> int:
 
             bounds_by_family(engine.max_model_len or 1, server.custom_histogram_buckets)
     except ValueError as error:
-        print(f"headway serve: {error}", file=sys.stderr)
-        return 2
+        return _fail(str(error))
     for warning in flags.warnings:
-        print(f"headway serve: {warning}", file=sys.stderr)
+        _say(warning)
     return serve(engine, server)
 
 
@@ -66,7 +65,7 @@ def serve(
     start_engine: StartEngine | None = None,
     open_text: OpenText | None = None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT. Returns the exit code: 1 when it could not start."""
+    """Serve until SIGTERM or SIGINT. Returns the exit code: 2 when it could not start."""
     set_up_logging(server.uvicorn_log_level, server.log_format)
     if server.otlp_traces_endpoint is not None or server.explain_buffer:
         engine = dataclasses.replace(engine, trace_steps=True)
@@ -133,7 +132,8 @@ async def _run(
     except (EngineStartError, ValueError, OSError) as error:
         return _fail(str(error))
     except asyncio.CancelledError:
-        return _fail("stopped before the engine was ready")
+        _say("stopped before the engine was ready")
+        return 1
     finally:
         await client.close()
 
@@ -240,5 +240,9 @@ def _cancelled_by_signals() -> Any:
 
 
 def _fail(sentence: str) -> int:
+    _say(sentence)
+    return 2
+
+
+def _say(sentence: str) -> None:
     print(f"headway serve: {sentence}", file=sys.stderr)
-    return 1

@@ -67,7 +67,7 @@ def main(argv: Sequence[str], *, command: str = "simulate") -> int:
 
 
 def _output(values: Mapping[str, Sequence[str]]) -> _Output:
-    from headway.cli.readouts import refuse_unwritable
+    from headway.cli.readouts import refuse_undrawable, refuse_unwritable
 
     axes: dict[str, Sequence[str]] = {}
     for given in values.get("--sweep", ()):
@@ -82,7 +82,7 @@ def _output(values: Mapping[str, Sequence[str]]) -> _Output:
     if record is not None and axes:
         raise FlagError("--record is of one run, not of a sweep")
     for _, path in plots:
-        refuse_unwritable("--plot", path)
+        refuse_undrawable("--plot", path)
     return _Output(
         axes,
         _num_seeds(values.get("--seeds", ("1",))[-1]),
@@ -119,8 +119,6 @@ def _plot(given: str, *, is_sweep: bool) -> tuple[str, str]:
         kind, path = "latency" if is_sweep else "batch", given
     if (kind == "latency") != is_sweep:
         raise FlagError(f"--plot {kind} is of {'one run' if is_sweep else 'a sweep'}")
-    if not path.endswith((".png", ".svg", ".pdf")):
-        raise FlagError(f"--plot takes a file that ends in .png or .svg, got {path!r}")
     return kind, path
 
 

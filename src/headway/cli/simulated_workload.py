@@ -21,15 +21,32 @@ if TYPE_CHECKING:
     from headway.simulator.workload.base import Workload
 
 _WORKLOAD_HELP = {
-    "rate": ("N", "Requests a second, as a Poisson process."),
+    "rate": ("N", "Requests a second, as a Poisson process; a trace is stretched to it."),
     "arrivals": ("LAW", "poisson:4, gamma:4:2.5, constant:4, at-once, closed:16:1, ..."),
     "requests": ("N", "How many."),
-    "duration-s": ("SECONDS", "Or for how long."),
-    "prompt-tokens": ("LAW", "500, uniform:100-900, lognormal:1000:0.8:32-8192, ..."),
-    "output-tokens": ("LAW", "Likewise."),
-    "max-tokens": ("N|Mx|none", "What clients declare: a number, or a multiple of the output."),
+    "duration_s": ("SECONDS", "Or for how long."),
+    "prompt_tokens": ("LAW", "500, uniform:100-900, lognormal:1000:0.8:32-8192, ..."),
+    "output_tokens": ("LAW", "Likewise."),
+    "max_tokens": ("N|Mx|none", "What clients declare: a number, or a multiple of the output."),
+    "prefixes": ("N", "So many beginnings that prompts share; they come before prompt tokens."),
+    "prefix_tokens": ("LAW", "How long they are."),
+    "prefix_skew": ("X", "Zipf's exponent of who has which; 0: all alike."),
+    "prefix_share": ("SHARE", "Of sessions, those with one; 1."),
+    "turns": ("LAW", "Requests of a session, each with all that was said before."),
+    "think_s": ("LAW", "Pause before each later turn: 5, exponential:5, uniform:1-9."),
+    "later_prompt_tokens": ("LAW", "New words of each later turn."),
+    "tenants": ("A=WEIGHT,...", "Who asks, drawn by weight: a=3,b=1."),
+    "adapters": ("A=WEIGHT,...", "Likewise, which adapter."),
+    "priorities": ("N=WEIGHT,...", "Likewise, how urgent; lower goes first."),
+    "leave_share": ("SHARE", "Of requests, those whose client goes away."),
+    "leave_after_s": ("LAW", "When it goes, from its arrival."),
+    "max_queue_s": ("SECONDS", "The longest that a request may wait."),
+    "deadline_s": ("SECONDS", "The longest from its arrival to its end."),
     "seed": ("N", "Of everything that is drawn; 0 unless given."),
     "first": ("N", "Of a trace, its first requests."),
+    "start_s": ("SECONDS", "Of a trace, from when."),
+    "stop_s": ("SECONDS", "Of a trace, until when."),
+    "time_scale": ("X", "Of a trace: 2 is half its rate."),
 }
 WORKLOAD_FLAGS = {
     f"--{name.replace('_', '-')}": name
@@ -45,11 +62,7 @@ FILE_FLAGS = {
 
 def workload_help() -> dict[str, tuple[str, str]]:
     """How each is written, and what it says."""
-    described = {
-        flag: _WORKLOAD_HELP.get(field, ("VALUE", "See docs/guides/workloads.md."))
-        for flag, field in WORKLOAD_FLAGS.items()
-    }
-    return {**FILE_FLAGS, **described}
+    return FILE_FLAGS | {flag: _WORKLOAD_HELP[field] for flag, field in WORKLOAD_FLAGS.items()}
 
 
 def workload_of(own: Mapping[str, str], seed_offset: int) -> tuple[Workload, dict[str, Any]]:

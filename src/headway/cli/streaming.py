@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headway.bench.event_stream import EventReader
+from headway.bench.get import no_answer
 from headway.bench.http1 import BadAnswerError, printable, shown
 from headway.bench.target import Target
 from headway.bench.verify.answers import refusal_text
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import httpx
 
 _CONNECT_TIMEOUT_S = 10.0
+_SILENCE_S = 300.0  # a long prompt on a slow machine says nothing for minutes
 _MAX_REFUSAL_BYTES = 1 << 16
 
 
@@ -59,10 +61,10 @@ def stream_text(
     headers = {"accept-encoding": "identity"}
     if key:
         headers["authorization"] = f"Bearer {key}"
-    timeout = httpx.Timeout(None, connect=_CONNECT_TIMEOUT_S)
+    timeout = httpx.Timeout(_SILENCE_S, connect=_CONNECT_TIMEOUT_S)
     try:
         with (
-            httpx.Client(verify=target.tls or False, timeout=timeout) as client,
+            httpx.Client(verify=target.tls or False, timeout=timeout, trust_env=False) as client,
             client.stream(
                 "POST", target.url + path, json={**body, "stream": True}, headers=headers
             ) as reply,
@@ -73,9 +75,11 @@ def stream_text(
             if kind.partition(";")[0].strip().lower() != "text/event-stream":
                 raise AnswerError(f"{target.url} answers with {shown(kind.encode())}, no events")
             yield from _texts(reply.iter_bytes())
+    except httpx.ReadTimeout:
+        raise AnswerError(no_answer(target.url, f"nothing came for {_SILENCE_S:g} s")) from None
     except (httpx.HTTPError, UnicodeError) as error:  # a key or a text that cannot be sent
         reason = printable(str(error)) or type(error).__name__
-        raise AnswerError(f"no answer from {target.url}: {reason}") from None
+        raise AnswerError(no_answer(target.url, reason)) from None
 
 
 def _beginning(reply: httpx.Response) -> bytes:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from headway.cli.own_flags import count_of, number_of, split_repeated
+from headway.cli.help import print_about
+from headway.cli.own_flags import api_key, count_of, number_of, split_repeated
 from headway.flags import FlagError
 from headway.insight.verify.report import ALONE
 
@@ -56,7 +56,7 @@ answers are not the same, where each first differs, and how near a tie it was th
   --shuffle-seed N      of the order of the prompts and of the strangers; 0 unless given
   --endpoint NAME       chat or completions; chat where the server has it unless given
   --model NAME          the first that the server lists unless given
-  --api-key KEY         or the environment variable OPENAI_API_KEY
+  --api-key KEY         or the variable HEADWAY_API_KEY or OPENAI_API_KEY
   --logprobs N          likeliest tokens asked for at each position; 5 unless given, 0 for none
   --strict              other logprobs are a difference too
   --timeout S           for one answer; 300 unless given
@@ -91,7 +91,7 @@ class _Plan:
 
 def main(argv: Sequence[str]) -> int:
     if "--help" in argv or "-h" in argv:
-        print(_ABOUT)
+        print_about(_ABOUT)
         return 0
     from headway.bench.verify.client import ServerError
     from headway.bench.verify.prompts import PromptsError
@@ -184,7 +184,7 @@ def _plan(own: Mapping[str, str], rest: Sequence[str]) -> _Plan:
     from headway.bench.verify.client import Sampling
     from headway.bench.verify.prompts import BUILT_IN, read_prompts
 
-    key = own.get("--api-key") or os.environ.get("OPENAI_API_KEY")
+    key = api_key(own.get("--api-key"))
     prompts = read_prompts(Path(own["--prompts"])) if "--prompts" in own else BUILT_IN
     endpoint = _endpoint(own.get("--endpoint"), prompts)
     concurrencies = _concurrencies(own.get("--concurrency", "1,8,64"))

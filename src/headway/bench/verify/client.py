@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from headway.bench.get import no_answer
 from headway.bench.http1 import printable
 from headway.bench.target import CHAT, COMPLETIONS, Target
 from headway.bench.verify.answers import (
@@ -139,7 +140,7 @@ async def _form_taken(
             return form
         failure = outcome
         if failure.status is None:
-            raise ServerError(f"no answer from {client.base_url}: {failure.reason}")
+            raise ServerError(no_answer(str(client.base_url), failure.reason))
         if failure.status not in _TRY_ANOTHER_WAY:
             break
     reason = f"{failure.reason}{_advice(failure)}"
@@ -171,7 +172,7 @@ async def _sent(
 def _advice(failure: Failure) -> str:
     match failure.status:
         case 401 | 403:
-            return "; it wants a key: --api-key, or OPENAI_API_KEY"
+            return "; it asks for a key: give --api-key"
         case 301 | 302 | 303 | 307 | 308:
             return "; it is elsewhere: give the URL that it sends to"
         case 404 | 405:

@@ -18,7 +18,7 @@ SERVER_FLAGS: Usage = {
     "--backend": ("NAME", "openai, vllm: completions. openai-chat: chat completions."),
     "--model": ("NAME", "What the server calls the model; its first one unless given."),
     "--served-model-name": ("NAME", "The same."),
-    "--api-key": ("KEY", "What OPENAI_API_KEY says unless given."),
+    "--api-key": ("KEY", "What HEADWAY_API_KEY or OPENAI_API_KEY says unless given."),
     "--header": ("KEY=VALUE ...", "Headers of every request."),
     "--insecure": ("", "Accept any certificate of an https server."),
     "--ready-check-timeout-sec": ("S", "Wait so long for the server to come up; 0."),

@@ -10,6 +10,7 @@ from headway.cli.bench.flags import (
     SIMULATION_FLAGS,
 )
 from headway.cli.bench.load import OTHER_FLAGS
+from headway.cli.help import print_about, print_sections
 from headway.cli.simulated_workload import workload_help
 
 _ABOUT = """\
@@ -21,21 +22,20 @@ mean there.
 
   headway bench serve http://127.0.0.1:8000 --request-rate 4 --num-prompts 200 \\
     --random-input-len 256 --random-output-len 64 --ignore-eos
-  headway bench serve --sweep --goodput ttft:500 tpot:50 --random-input-len 256 \\
-    --html report.html"""
+  headway bench serve --sweep --goodput ttft:500 tpot:50 \\
+    --random-input-len 256 --html report.html"""
 
 
 def print_bench_help() -> None:
-    print(_ABOUT)
+    print_about(_ABOUT)
     shown = {name: usage for name, usage in workload_help().items() if name in OTHER_FLAGS}
-    for section, flags in (
-        ("server", SERVER_FLAGS),
-        ("load", LOAD_FLAGS),
-        ("sampling", SAMPLING_FLAGS),
-        ("output", OUTPUT_FLAGS),
-        ("simulation", SIMULATION_FLAGS),
-        ("workload", shown),
-    ):
-        print(f"\n{section} flags:")
-        for name, (usage, text) in flags.items():
-            print(f"  {name} {usage}".rstrip() + (f"\n        {text}" if text else ""))
+    print_sections(
+        {
+            "server": SERVER_FLAGS,
+            "load": LOAD_FLAGS,
+            "sampling": SAMPLING_FLAGS,
+            "output": OUTPUT_FLAGS,
+            "simulation": SIMULATION_FLAGS,
+            "workload": shown,
+        }
+    )

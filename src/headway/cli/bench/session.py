@@ -16,6 +16,7 @@ from headway.bench.target import Target, target_of
 from headway.cli.bench.flags import BenchFlags, number_or_nan, read_list
 from headway.cli.bench.load import LoadPlan
 from headway.cli.bench.readouts import Shown
+from headway.cli.own_flags import api_key
 from headway.flags import FlagError
 
 _ENDPOINTS = {
@@ -80,8 +81,7 @@ def _endpoint(flags: BenchFlags) -> str:
 
 
 def _headers(flags: BenchFlags) -> dict[str, str]:
-    """The key is read where OpenAI's clients and vLLM's bench read it."""
-    key = flags.get("--api-key") or os.environ.get("OPENAI_API_KEY")
+    key = api_key(flags.get("--api-key"))
     headers = {"authorization": f"Bearer {key}"} if key else {}
     return headers | {name.lower(): value for name, value in flags.pairs("--header").items()}
 
