@@ -207,3 +207,37 @@ def test_a_server_told_of_its_slots_is_believed() -> None:
     assert (diagnosis.wall, diagnosis.confidence) == (Wall.SLOTS, "high")
     [change] = diagnosis.changes
     assert (change.before, change.after) == ("60", "70")
+
+
+def llama(running: int, steps: str, prompt: str, output: str, cached: str = "0") -> str:
+    return (
+        f"llamacpp:requests_processing {running}\nllamacpp:requests_deferred 0\n"
+        f"llamacpp:n_decode_total {steps}\nllamacpp:prompt_tokens_total {prompt}\n"
+        f"llamacpp:prompt_tokens_cached_total {cached}\nllamacpp:tokens_predicted_total {output}\n"
+    )
+
+
+def test_tokens_that_count_when_a_request_ends_are_not_0_before_that() -> None:
+    looks = [llama(2, str(10 * n), "64", "0") for n in range(4)]
+    diagnosis = diagnose(observe_pages([(read_page(t), 10.0 * n) for n, t in enumerate(looks)], ""))
+    assert diagnosis.wall is Wall.DECODE
+    assert not any("output tokens" in line or "a step" in line for line in diagnosis.evidence)
+    *_, ended = readings(looks[0], llama(2, "30", "64", "80"))
+    assert ended.num_output_tokens == 80
+
+
+def test_of_counts_printed_with_six_digits_a_small_change_is_not_seen() -> None:
+    """After weeks the last digit stands for a thousand steps; nothing is stuck for that."""
+    looks = [llama(4, "1.23457e+08", "8.1e+08", "5.5e+07")] * 4
+    pages = [(read_page(text), 40.0 * n) for n, text in enumerate(looks)]
+    assert diagnose(observe_pages(pages, "")).wall is not Wall.STUCK
+    small = [(read_page(llama(4, "1234", "810", "550")), 40.0 * n) for n in range(4)]
+    assert diagnose(observe_pages(small, "")).wall is Wall.STUCK
+    *_, seen = readings(looks[0], llama(4, "1.23557e+08", "8.1e+08", "5.5e+07"))
+    assert seen.num_steps == 100_000
+    assert seen.num_prompt_tokens is None
+
+
+def test_prompt_tokens_are_those_of_the_cache_as_well_whoever_counts_them_apart() -> None:
+    *_, reading = readings(llama(0, "5", "64", "8", "10"), llama(0, "9", "74", "16", "150"))
+    assert (reading.num_prompt_tokens, reading.num_cached_tokens) == (150, 140)

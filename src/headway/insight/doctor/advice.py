@@ -71,6 +71,8 @@ def _more_slots(course: Course) -> tuple[Change, ...]:
         why = f"the KV cache is {usage:.0%} full at {running:.0f}" if usage else ""
         return (Change(what=_memory(course), after="more, before more slots", basis=why),)
     within = f"{usage:.0%} of the KV cache serves {running:.0f}" if usage else "memory is not told"
+    if course.server == "llama.cpp":
+        within = "--ctx-size is divided among them"
     return (
         Change(
             what=_slots(course),

@@ -100,7 +100,7 @@ class Course:
         if busy_s is None and watched.num_steps is not None:
             gap_s = watched.itl_s.mean if watched.itl_s else None
             if gap_s is None:
-                return 0.0 if watched.num_steps == 0 else None
+                return 0.0 if watched.num_steps == 0 and not any(self.running) else None
             busy_s = watched.num_steps * gap_s
         if busy_s is None:
             return None
@@ -108,7 +108,10 @@ class Course:
 
     @property
     def prefill_share(self) -> float | None:
-        """Of the time that requests were computed in, what went into their prompts."""
+        """Of the time that requests were computed in, what went into their prompts.
+
+        Since the server's start where the watch does not tell: `is_prefill_share_watched`.
+        """
         for reading in (self.watched, self.life):
             share = _prefill_share(reading)
             if share is not None:
@@ -116,9 +119,15 @@ class Course:
         return None
 
     @property
+    def is_prefill_share_watched(self) -> bool:
+        return _prefill_share(self.watched) is not None
+
+    @property
     def num_computed_per_output(self) -> float | None:
         """Prompt tokens computed for each output token."""
         reading = self.watched or self.life
+        if reading is not None and reading.num_steps and reading.num_prompt_tokens == 0:
+            return 0.0  # whatever came out
         if reading is None or not reading.num_output_tokens or reading.num_prompt_tokens is None:
             return None
         computed = reading.num_prompt_tokens - (reading.num_cached_tokens or 0.0)
@@ -160,5 +169,6 @@ def _prefill_share(reading: Reading | None) -> float | None:
     prefill_s, decode_s = reading.prefill_busy_s, reading.decode_busy_s
     if prefill_s is None and reading.prefill_s and reading.decode_s:
         prefill_s, decode_s = reading.prefill_s.total, reading.decode_s.total
-    total_s = (prefill_s or 0.0) + (decode_s or 0.0)
-    return (prefill_s or 0.0) / total_s if total_s > 0 else None
+    if prefill_s is None or decode_s is None or not prefill_s + decode_s > 0:
+        return None
+    return prefill_s / (prefill_s + decode_s)

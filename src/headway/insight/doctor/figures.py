@@ -93,12 +93,11 @@ def _busy(course: Course) -> str | None:
 
 def _tokens(course: Course) -> str | None:
     output = course.per_second("num_output_tokens")
-    if output is None:
-        return None
     prompt, cached = course.per_second("num_prompt_tokens"), course.per_second("num_cached_tokens")
     of_cache = f" ({cached / prompt:.0%} from the cache)" if cached and prompt else ""
-    prompts = f", {prompt:,.1f} prompt tokens/s{of_cache}" if prompt is not None else ""
-    return f"tokens: {output:,.1f} output tokens/s{prompts}"
+    parts = [f"{output:,.1f} output tokens/s"] if output is not None else []
+    parts += [f"{prompt:,.1f} prompt tokens/s{of_cache}"] if prompt is not None else []
+    return f"tokens: {', '.join(parts)}" if parts else None
 
 
 def _ended(course: Course) -> str | None:

@@ -11,6 +11,7 @@ from headway.insight.doctor.combine import between, of_all_engines, state_of
 from headway.insight.doctor.page import Page, Sample
 from headway.insight.doctor.readings import Distribution, Observation, Reading
 from headway.insight.doctor.servers import SERVERS, Server, Tally
+from headway.insight.doctor.unseen import without_unseen
 
 Key = tuple[str, ...]  # of an engine: the values of these labels, "" for none
 _KEY_LABELS = ("instance", "pod", "model_name", "name", "engine", "dp_rank", "engine_type")
@@ -44,9 +45,11 @@ def observe_pages(pages: Sequence[tuple[Page, float]], source: str) -> Observati
         named = " and ".join(dict.fromkeys(server.name for server in servers))
         raise ValueError(f"these are pages of different servers ({named}): give those of one")
     engines = [_engines(page, servers[0], at_s) for page, at_s in pages]
-    readings = [of_all_engines(list(engines[0].values()))]
+    lives = [of_all_engines(list(each.values())) for each in engines]
+    readings = lives[:1]
     for before, now in pairwise(engines):
         readings.append(of_all_engines([_since(before.get(key), now[key]) for key in now]))
+    readings = without_unseen(readings, lives[-1], servers[0])
     return Observation(
         source=source,
         server=servers[0].name,
@@ -176,6 +179,10 @@ def _engine(page: Page, server: Server, key: Key, at_s: float) -> Reading:
         values["prefill_busy_s"] = phases.get("prefill", 0.0)
         values["decode_busy_s"] = phases.get("decode", 0.0)
         values["busy_s"] = sum(phases.values())
+    if server.counts_cached_apart and values["num_cached_tokens"] is not None:
+        values["num_prompt_tokens"] = (values["num_prompt_tokens"] or 0.0) + values[
+            "num_cached_tokens"
+        ]
     values.setdefault("num_deferred", (engine.tally(server.deferred) or {}).get("deferred"))
     reserves = values.pop("reserves", server.reserves)
     return Reading(

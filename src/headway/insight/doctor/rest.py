@@ -43,12 +43,19 @@ def _by_moments(course: Course) -> Verdict:
 
 
 def _computing(course: Course, because: str) -> Verdict:
-    share = course.prefill_share
-    if share is None:
-        ratio = course.num_computed_per_output
-        if ratio is None:
-            return Verdict(Wall.NOTHING, Confidence.MEDIUM, because)
+    if course.watched is not None and course.watched.num_steps == 0:
+        because = (
+            f"no step ended in {course.watched_s:.0f} s: a long prompt is computed, or nothing is, "
+            "and a longer --interval tells which"
+        )
+        return Verdict(Wall.PREFILL, Confidence.LOW, because)
+    share, ratio = course.prefill_share, course.num_computed_per_output
+    is_seen = course.is_prefill_share_watched
+    if not is_seen and ratio is not None:
         share = 0.9 if ratio >= 20 else 0.1 if ratio <= 4 else 0.5
+        is_seen = bool(course.per_second("num_output_tokens"))  # a prompt counts when it is whole
+    if share is None:
+        return Verdict(Wall.NOTHING, Confidence.MEDIUM, because)
     wall, part = (Wall.PREFILL, share) if share >= 0.5 else (Wall.DECODE, 1 - share)
-    sure = Confidence.HIGH if part >= 0.7 and course.is_series else Confidence.MEDIUM
-    return Verdict(wall, sure, because)
+    is_sure = is_seen and part >= 0.7 and course.is_series
+    return Verdict(wall, Confidence.HIGH if is_sure else Confidence.MEDIUM, because)

@@ -23,7 +23,11 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A kind of server: `prefix` begins the names of its metrics, with `_` for `:`."""
+    """A kind of server: `prefix` begins the names of its metrics, with `_` for `:`.
+
+    `late`: counts that move when a request ends, and not while it runs. `digits`: that a figure is
+    printed with, where it is not printed whole.
+    """
 
     name: str
     prefix: str
@@ -36,6 +40,9 @@ class Server:
     deferred: Tally | None = None
     ended: Tally | None = None
     phases: Tally | None = None  # time of steps by "prefill" and "decode"
+    late: tuple[str, ...] = ()
+    digits: int | None = None
+    counts_cached_apart: bool = False  # the prompt tokens are without those of the prefix cache
     waits_for_slots_alone: bool = False  # whoever waits waits for a slot
     reserves: bool | None = None
 
@@ -119,6 +126,7 @@ SGLANG = Server(
         "max_num_seqs": ("sglang_max_running_requests",),
         "max_loras": ("sglang_lora_pool_slots_total",),
     },
+    late=("num_prompt_tokens", "num_cached_tokens", "num_output_tokens"),
 )
 TGI = Server(
     name="tgi",
@@ -142,6 +150,7 @@ TGI = Server(
         "max_tokens": ("tgi_request_max_new_tokens",),
     },
     phases=Tally(metric="tgi_batch_inference_duration_sum", label="method"),
+    late=("num_prompt_tokens", "num_output_tokens"),
     reserves=True,
 )
 LLAMA_CPP = Server(
@@ -155,11 +164,15 @@ LLAMA_CPP = Server(
     shares={"kv_usage": ("llamacpp_kv_cache_usage_ratio",)},
     counts={
         "num_prompt_tokens": ("llamacpp_prompt_tokens",),
+        "num_cached_tokens": ("llamacpp_prompt_tokens_cached",),
         "num_output_tokens": ("llamacpp_tokens_predicted",),
         "num_steps": ("llamacpp_n_decode",),
         "prefill_busy_s": ("llamacpp_prompt_seconds",),
         "decode_busy_s": ("llamacpp_tokens_predicted_seconds",),
     },
+    late=("num_output_tokens", "decode_busy_s"),
+    digits=6,
+    counts_cached_apart=True,
     waits_for_slots_alone=True,
 )
 # Headway shows vLLM's names as well, so it is looked for first.

@@ -28,6 +28,7 @@ _WALL_OF = {
 _FULL = 0.9  # of the KV cache
 _LEAST_STUCK_S = 8.0  # and so many gaps of the longest that used to be between tokens
 _STUCK_GAPS = 5.0
+_LONGEST_STEP_S = 60.0  # of a server that computes thousands of a prompt's tokens in one
 _USUAL_CAPS = frozenset({1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 512, 1024})
 
 
@@ -64,8 +65,6 @@ def _stuck(course: Course) -> Verdict | None:
     known = [count for count in moved if count is not None]
     if not known or any(known):
         return None
-    if watched.num_steps is None and not nobody_runs and not _counts_at_once(course):
-        return None  # tokens are counted when a request ends
     is_sure = nobody_runs or course.watched_s >= 30
     return Verdict(
         Wall.STUCK,
@@ -79,12 +78,10 @@ def _may_be_a_long_step(course: Course) -> bool:
     """Busy is not stuck: Headway's health tells the two apart, elsewhere its usual gaps do."""
     if course.server == "headway" and course.moments[-1].is_healthy:
         return True
+    if course.server == "llama.cpp" and any(course.running):
+        return course.watched_s < _LONGEST_STEP_S
     usual = course.life.itl_s.quantile(0.99) if course.life and course.life.itl_s else None
     return course.watched_s < max(_LEAST_STUCK_S, _STUCK_GAPS * (usual or 0.0))
-
-
-def _counts_at_once(course: Course) -> bool:
-    return course.server not in ("sglang", "tgi", "llama.cpp")
 
 
 # ---- Somebody waits ----

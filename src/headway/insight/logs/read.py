@@ -49,7 +49,7 @@ def looks_like_log(path: Path | str) -> bool:
 def _why_nothing(log: _Log) -> str:
     if log.is_llama:
         return (
-            "llama.cpp's log does not say who runs and who waits: start it with --metrics and give "
+            "llama.cpp's log does not say who waits for a slot: start it with --metrics and give "
             "its address"
         )
     return (
