@@ -247,6 +247,7 @@ def test_a_pipe_is_not_waited_for(capsys: pytest.CaptureFixture[str], tmp_path) 
         code, out, err = run(capsys, path)
         assert (code, out) == (2, "")
         assert f"{path} is a pipe or a device" in err
+    assert "- (standard input) is a pipe or a device" in run(capsys, "-")[2]
 
 
 def test_what_is_named_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:

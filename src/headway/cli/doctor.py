@@ -176,7 +176,7 @@ def _asked(argv: Sequence[str]) -> Asked:
 
     values, sources = split_repeated(argv, (*_OWN, *MACHINE_FLAGS), _SWITCHES)
     for word in sources:
-        if word.startswith("-"):
+        if word.startswith("-") and word != "-":
             raise FlagError(f"there is no flag {word}: see headway doctor --help")
     if not sources:
         raise FlagError(

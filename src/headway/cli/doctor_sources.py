@@ -185,20 +185,21 @@ def kind_of_sources(sources: Sequence[str]) -> str:
     if sources[0].startswith(("http://", "https://")):
         return "server"
     for path in sources:
-        if not os.path.exists(path):
-            raise ValueError(
-                f"{path} is neither a file nor an address: an address begins with http://"
-            )
-        if os.path.isdir(path):
-            raise ValueError(f"{path} is a directory: give a file")
-        if not os.path.isfile(path):
-            raise ValueError(
-                f"{path} is a pipe or a device, and read more than once: save it first"
-            )
+        _check_file(path)
     kinds = [_kind_of(path) for path in sources]
     if len(sources) > 1 and set(kinds) != {"page"}:
         raise FlagError(f"one file at a time, unless all are pages of metrics: {sources[0]} first")
     return kinds[0]
+
+
+def _check_file(path: str) -> None:
+    if path != "-" and not os.path.exists(path):
+        raise ValueError(f"{path} is neither a file nor an address: an address begins with http://")
+    if os.path.isdir(path):
+        raise ValueError(f"{path} is a directory: give a file")
+    if not os.path.isfile(path):
+        what = "- (standard input)" if path == "-" else path
+        raise ValueError(f"{what} is a pipe or a device, and read more than once: save it first")
 
 
 def _of_files(asked: Asked) -> Observation:

@@ -21,7 +21,7 @@ from headway.insight.explain.report import (
     Wait,
 )
 from headway.insight.explain.verdict import WALLS
-from headway.insight.figures import nanoseconds
+from headway.insight.figures import counted, nanoseconds
 
 _STYLES = {
     "queue": "yellow",
@@ -176,7 +176,7 @@ def _stall_lines(sequence: SequenceExplanation) -> Iterator[str]:
 
 
 def _steps(number: int) -> str:
-    return "1 step" if number == 1 else f"{number:,} steps"
+    return counted(number, "step")
 
 
 def _eviction_lines(sequence: SequenceExplanation) -> Iterator[str]:

@@ -117,7 +117,7 @@ def print_sweep(points: Sequence[Point]) -> None:
         (*map(str, point.values.values()), *(r.of(point.summaries) for r in readouts))
         for point in points
     ]
-    print_table(header, rows)
+    print_table(header, rows, num_names=len(points[0].values))
 
 
 def print_side_by_side(columns: Mapping[str, Figures]) -> None:

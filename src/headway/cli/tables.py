@@ -5,26 +5,47 @@ from __future__ import annotations
 import math
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from headway.insight.figures import seconds
+from headway.insight.figures import number, seconds
 
 __all__ = ["number", "print_table", "seconds", "share"]
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """The first column is of names, all others of figures. Ruled on a terminal that is as wide."""
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, num_names: int = 1
+) -> None:
+    """The first columns are of names, all others of figures. Ruled on a terminal that is as wide.
+
+    On a narrower one the columns stand in parts below each other, each with the names.
+    """
     widths = [max(len(row[place]) for row in (header, *rows)) for place in range(len(header))]
-    ruled_width = sum(widths) + 3 * len(widths) + 1
-    if sys.stdout.isatty() and ruled_width <= shutil.get_terminal_size().columns:
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+    if sys.stdout.isatty() and sum(widths) + 3 * len(widths) + 1 <= columns:
         _print_ruled(header, rows)
         return
-    for row in (header, *rows) if any(header) else rows:
-        first, *others = (
-            f"{cell:>{width}}" if place else f"{cell:<{width}}"
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        print("  ".join((first, *others)).rstrip())
+    for part, places in enumerate(_parts(widths, num_names, columns)):
+        if part:
+            print()
+        for row in (header, *rows) if any(header) else rows:
+            cells = (f"{row[i]:{'>' if i else '<'}{widths[i]}}" for i in places)
+            print("  ".join(cells).rstrip())
+
+
+def _parts(widths: Sequence[int], num_names: int, columns: float) -> Iterator[list[int]]:
+    """Which columns stand side by side."""
+    names = list(range(num_names))
+    places = list(names)
+    for place in range(num_names, len(widths)):
+        if len(places) > num_names and _width(widths, [*places, place]) > columns:
+            yield places
+            places = list(names)
+        places.append(place)
+    yield places
+
+
+def _width(widths: Sequence[int], places: Sequence[int]) -> int:
+    return sum(widths[place] for place in places) + 2 * (len(places) - 1)
 
 
 def _print_ruled(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -37,15 +58,6 @@ def _print_ruled(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*row)
     Console(highlight=False).print(table)
-
-
-def number(value: float) -> str:
-    """At most four digits that matter; thousands apart."""
-    if math.isnan(value):
-        return "-"
-    if value == int(value) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
 
 
 def share(value: float) -> str:

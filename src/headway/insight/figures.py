@@ -17,6 +17,20 @@ def seconds(value: float) -> str:
     return f"{_three_digits(value / 1e-6)} us"
 
 
+def number(value: float) -> str:
+    """At most four digits that matter; thousands apart."""
+    if math.isnan(value):
+        return "-"
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
+
+
+def counted(count: float, noun: str) -> str:
+    """1 request, 2 requests."""
+    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
+
+
 def nanoseconds(value: int) -> str:
     return seconds(value / 1e9)
 

@@ -9,7 +9,7 @@ from headway.insight.doctor.course import Course
 from headway.insight.doctor.findings import Change, Confidence, Finding, Severity
 from headway.insight.doctor.outputs import declared_above_use, endings
 from headway.insight.doctor.readings import Reading
-from headway.insight.figures import listed
+from headway.insight.figures import counted, listed
 
 _ENOUGH = 20  # requests, to speak of shares
 _LEAST_STALL_S = 0.2
@@ -27,7 +27,7 @@ def _preemption_thrash(course: Course) -> Iterator[Finding]:
     watched = course.watched
     if watched is None or not watched.num_preemptions:
         return
-    evidence = [f"{watched.num_preemptions:,.0f} preemptions in {course.watched_s:.0f} s"]
+    evidence = [f"{counted(watched.num_preemptions, 'preemption')} in {course.watched_s:.0f} s"]
     is_heavy = bool(course.num_ended) and watched.num_preemptions >= (course.num_ended or 0)
     again, prompt = watched.num_recomputed_tokens, watched.num_prompt_tokens
     if again is not None and prompt is not None:
@@ -38,7 +38,7 @@ def _preemption_thrash(course: Course) -> Iterator[Finding]:
             f"{again:,.0f} tokens computed again: {share:.0%} of the prompt tokens computed"
         )
     if course.num_ended is not None:
-        evidence.append(f"{course.num_ended:,.0f} requests ended meanwhile")
+        evidence.append(f"{counted(course.num_ended, 'request')} ended meanwhile")
     evidence += _evicted(watched)
     yield Finding(
         kind="preemption-thrash",

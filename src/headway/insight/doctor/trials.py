@@ -9,6 +9,7 @@ from typing import Any
 
 from headway.core.config import KV_POLICIES, SchedulerConfig
 from headway.insight.doctor.findings import Change, Wall
+from headway.insight.figures import number, seconds
 from headway.simulator.config import Setup
 from headway.simulator.inert import inert_knobs
 from headway.simulator.result import Result, Summary
@@ -151,8 +152,8 @@ def _gain(before: Summary, after: Summary) -> str:
     parts = [] if _score(before, after) >= _LEAST_GAIN else ["next to nothing"]
     for name, old in _figures(before).items():
         new = _figures(after)[name]
-        unit = "" if name.endswith("/s") else " s"
-        parts.append(f"{name} {old:,.3g} to {new:,.3g}{unit}")
+        show = number if name.endswith("/s") else seconds
+        parts.append(f"{name} {show(old)} to {show(new)}")
     if before.num_preemptions or after.num_preemptions:
         parts.append(f"preemptions {before.num_preemptions:,} to {after.num_preemptions:,}")
     return "; ".join(parts)

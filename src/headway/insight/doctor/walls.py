@@ -13,6 +13,7 @@ from headway.insight.doctor.course import Course
 from headway.insight.doctor.findings import Confidence, Severity, Wall
 from headway.insight.doctor.rest import at_rest
 from headway.insight.doctor.verdict import Verdict, unknown
+from headway.insight.figures import counted
 
 _WALL_OF = {
     Blocker.SLOTS: Wall.SLOTS,
@@ -137,7 +138,7 @@ def _memory(course: Course) -> Verdict | None:
     if not preempting and not course.is_queueing:
         return None
     if preempting:
-        because = f"{course.num_preempted:.0f} preemptions in {course.watched_s:.0f} s"
+        because = f"{counted(course.num_preempted, 'preemption')} in {course.watched_s:.0f} s"
         is_full = usage is not None and usage >= 0.8
         sure = Confidence.HIGH if is_full else Confidence.MEDIUM
         return Verdict(Wall.KV_MEMORY, sure, because, Severity.WARNING)
