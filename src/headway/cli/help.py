@@ -57,9 +57,10 @@ def _print_flag(usage: str, text: str) -> None:
 
 
 def _folded(block: str) -> str:
-    if block.startswith(("usage:", "  headway")):
+    is_flags = block.startswith("  -")
+    if block.startswith("usage:") or (block.startswith(" ") and not is_flags):
         return block
-    if not block.startswith("  -"):
+    if not is_flags:
         return _filled(" ".join(block.split()))
     rows = list(_rows(block))
     beside = min(len(flag) for flag, _ in rows if flag)

@@ -14,6 +14,7 @@ usage: headway COMMAND [MODEL] [flags]
   serve        answer over HTTP, as OpenAI's API does
   chat         talk to a model in the terminal
   complete     let a model go on with a text
+  run-batch    answer the requests of a file, without a server
   plan         before a launch: what fits, how fast, and the flags to use
   simulate     serve a workload without an engine, and say what would happen
   sweep        simulate for each value of a flag
@@ -43,6 +44,12 @@ def _chat(argv: Sequence[str]) -> int:
 
 def _complete(argv: Sequence[str]) -> int:
     from headway.cli.complete import main
+
+    return main(argv)
+
+
+def _run_batch(argv: Sequence[str]) -> int:
+    from headway.cli.run_batch import main
 
     return main(argv)
 
@@ -111,6 +118,7 @@ _COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "serve": _serve,
     "chat": _chat,
     "complete": _complete,
+    "run-batch": _run_batch,
     "plan": _plan,
     "simulate": _simulate,
     "sweep": _sweep,

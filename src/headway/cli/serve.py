@@ -122,12 +122,7 @@ async def _run(
 ) -> int:
     try:
         with _cancelled_by_signals():
-            # The tokenizer and FastAPI load here while the engine loads its weights there.
-            text, _, _ = await asyncio.gather(
-                asyncio.to_thread(open_text, engine, server),
-                asyncio.to_thread(_import_server),
-                client.wait_ready(),
-            )
+            text = await load(engine, server, client, open_text)
         return await _serve_http(engine, server, client, listener, text)
     except (EngineStartError, ValueError, OSError) as error:
         return _fail(str(error))
@@ -136,6 +131,21 @@ async def _run(
         return 1
     finally:
         await client.close()
+
+
+async def load(
+    engine: EngineConfig, server: ServerConfig, client: EngineClient, open_text: OpenText
+) -> ModelText:
+    """The tokenizer and FastAPI load here while the engine loads its weights there.
+
+    Raises EngineStartError, ValueError or OSError.
+    """
+    text, _, _ = await asyncio.gather(
+        asyncio.to_thread(open_text, engine, server),
+        asyncio.to_thread(_import_server),
+        client.wait_ready(),
+    )
+    return text
 
 
 def _import_server() -> None:

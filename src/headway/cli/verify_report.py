@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 from headway.bench.http1 import printable
 from headway.bench.verify.client import Form, Sampling
 from headway.bench.verify.prompts import Prompt
+from headway.cli.status_line import StatusLine
 from headway.cli.tables import number, print_table
 from headway.insight.verify.difference import Difference, Gap
 from headway.insight.verify.report import ROUNDING_NATS, Comparison, Level, Report
@@ -60,7 +60,7 @@ class Progress:
         self._num_requests = num_requests
         self._num_ended = 0
         self._what = ""
-        self._is_shown = sys.stderr.isatty()
+        self._line = StatusLine()
 
     def begin(self, concurrency: int, round_index: int) -> None:
         self._what = f"round {round_index + 1}, {concurrency} in flight"
@@ -71,13 +71,10 @@ class Progress:
         self._say()
 
     def end(self) -> None:
-        if self._is_shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self._line.clear()
 
     def _say(self) -> None:
-        if self._is_shown:
-            line = f"{self._num_ended} of {self._num_requests} answers; {self._what}"
-            print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+        self._line.say(f"{self._num_ended} of {self._num_requests} answers; {self._what}")
 
 
 def print_report(facts: Facts, report: Report, prompts: Sequence[Prompt], num_shown: int) -> None:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-
 from headway.bench.tally import Tally
+from headway.cli.status_line import StatusLine
 
 
 class Progress:
-    """One line on standard error, if that is a terminal."""
+    """How many requests have ended, and how many are open."""
 
     def __init__(self, *, is_shown: bool) -> None:
-        self._is_shown = is_shown and sys.stderr.isatty()
+        self._line = StatusLine(is_wanted=is_shown)
         self.heading = ""
         self.num_due: int | None = None
 
     def tick(self, tally: Tally) -> None:
-        if not self._is_shown:
+        if not self._line.is_shown:
             return
         due = "" if self.num_due is None else f" of {self.num_due:,}"
         bad = sum(not outcome.is_served for outcome in tally.outcomes[-10_000:])
         failed = f", {bad:,} not served" if bad else ""
-        line = f"{self.heading}{len(tally.outcomes):,}{due} ended, {tally.num_open:,} open{failed}"
-        print(f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K", end="", file=sys.stderr)
-        sys.stderr.flush()
+        ended = f"{len(tally.outcomes):,}{due} ended, {tally.num_open:,} open{failed}"
+        self._line.say(self.heading + ended)
 
     def clear(self) -> None:
-        if self._is_shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self._line.clear()
