@@ -132,6 +132,24 @@ def test_a_server_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert "asks for a key" in refused(capsys, "mine", "--url", server.url)
 
 
+def test_one_of_several_says_which_and_how_to_see_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with live_server(tmp_path) as server:
+        body = {"n": 2, "max_tokens": 3, "request_id": "mine"}
+        ask(server, "completions", ["ab", "abc", "abcd"], **body)
+        first = said(capsys, "mine", "--url", server.url)
+        assert " ".join(first.split()).startswith(
+            "cmpl-mine-0 length, 2 tokens in, 6 out This is prompt 0 of 3, counted from 0; of the "
+            "others tells headway explain with cmpl-mine-1, cmpl-mine-2 This is choice "
+        )
+        assert len(re.findall(r"\nchoice [01]: length after ", first)) == 1
+        third = said(capsys, "cmpl-mine-2", "--url", server.url)
+        assert "This is prompt 2 of 3" in third
+        ask(server, "completions", "ab", max_tokens=3, request_id="alone")
+        assert "This is" not in said(capsys, "alone", "--url", server.url)
+
+
 @contextmanager
 def answering(status: int, content: bytes) -> Iterator[str]:
     """Something that is no Headway server."""

@@ -65,6 +65,41 @@ def test_another_decision_is_told_and_the_exit_code_says_so(
     assert "these decisions are not this scheduler's" in capsys.readouterr().err
 
 
+def test_what_would_have_been_is_written_down(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_model(STEP_MODEL, tmp_path / "model.json")
+    run_path = tmp_path / "changed.jsonl"
+    words = [str(recorded), "--step-time", str(tmp_path / "model.json"), "--max-num-seqs", "2"]
+    run([*words, "--record", str(run_path)], capsys)
+    assert run([str(run_path)], capsys).startswith("decisions identical: yes")
+    headers = [json.loads(p.read_text().partition("\n")[0]) for p in (recorded, run_path)]
+    assert headers[0]["model"] == headers[1]["model"]
+    assert headers[1]["scheduler"]["max_num_seqs"] == 2
+    assert main(["explain", "--recording", str(run_path), "--slowest", "1"]) == 0
+    assert "queue: slots" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--record", "x.jsonl"], "--record is of a simulated run"),
+        (["--what-if", "--record", "run.jsonl"], "which is replayed: give another file"),
+        (["--what-if", "--record", "no/where"], "cannot be written"),
+    ],
+)
+def test_what_is_not_written_down(
+    recorded: Path,
+    more: list[str],
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(recorded.parent)
+    assert main(["replay", str(recorded), *more]) == 2
+    assert sentence in capsys.readouterr().err
+
+
 def test_what_if(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = tmp_path / "model.json"
     write_model(STEP_MODEL, model)

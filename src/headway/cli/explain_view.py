@@ -34,6 +34,7 @@ _STYLES = {
 }
 _NAME_WIDTH = 28  # of a part, with its time and share
 _LEAST_WIDTH, _MOST_WIDTH = 60, 200
+_MOST_NAMED = 5
 
 
 def print_explanation(found: Explanation) -> None:
@@ -43,6 +44,8 @@ def print_explanation(found: Explanation) -> None:
     sequence = next(same, found.sequences[0])
     console.print(_head(found))
     width = _width(console)
+    for note in _of_several(found, sequence):
+        console.print(_wrapped(note, width))
     console.print(Text(_wrapped(_plain(found.verdict), width), style="bold"))
     console.print()
     for line in _picture(sequence, width):
@@ -50,8 +53,6 @@ def print_explanation(found: Explanation) -> None:
     console.print()
     lines = [*_details(sequence)]
     lines += [_one_line(other) for other in found.sequences if other is not sequence]
-    if found.others:
-        lines.append(f"of the same body: {_names(found.others)}")
     for text in lines:
         left = " " * (len(text) - len(text.lstrip()))
         console.print(_wrapped(text.lstrip(), width, left))
@@ -201,9 +202,21 @@ def _one_line(sequence: SequenceExplanation) -> str:
     )
 
 
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(map(_plain, names[:5]))
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5:,} more"
+def _of_several(found: Explanation, shown: SequenceExplanation) -> Iterator[str]:
+    """Which prompt of its body this is and which choice of the prompt, and where the others are."""
+    if found.others:
+        *_, number = found.request_id.rpartition("-")
+        names = ", ".join(map(_plain, found.others[:_MOST_NAMED]))
+        more = ", …" if len(found.others) > _MOST_NAMED else ""
+        yield (
+            f"This is prompt {_plain(number)} of {len(found.others) + 1:,}, counted from 0; of the "
+            f"others tells headway explain with {names}{more}"
+        )
+    if len(found.sequences) > 1:
+        yield (
+            f"This is choice {shown.index} of {len(found.sequences):,}, counted from 0, the "
+            f"slowest; the others have a line each, and everything with --json"
+        )
 
 
 def _wrapped(text: str, width: int, left: str = "") -> str:

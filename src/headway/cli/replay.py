@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,11 @@ from headway.flags import FlagError
 if TYPE_CHECKING:
     from headway.drive.recording import Recording
     from headway.replay.traffic import RecordedTraffic
+    from headway.simulator.config import Setup
     from headway.simulator.result import Result
 
 _SWITCHES = ("--what-if",)
+_TAKEN = ("--step-time", "--recording", "--record", "--json")
 _ABOUT = """\
 usage: headway replay RECORDING [flags]
 
@@ -29,6 +32,7 @@ beside what was measured. Steps take as long as a model says that is fitted to t
   --what-if             simulate, even if no setting is changed
   --step-time FILE      take the times of headway calibrate's model instead
   --recording N         which one, where a file holds several (one for each start of the engine)
+  --record FILE         write the simulated run down, with the changes: for headway explain
   --json FILE|-         all figures and settings"""
 
 
@@ -51,15 +55,18 @@ def _replay(argv: Sequence[str]) -> int:
     from headway.cli.simulation import engine_settings
     from headway.replay.files import load_recordings
 
-    values, rest = split_repeated(argv, ("--step-time", "--recording", "--json"), _SWITCHES)
+    values, rest = split_repeated(argv, _TAKEN, _SWITCHES)
     own = {name: given[-1] for name, given in values.items()}
     settings = engine_settings(rest, own)
     path = own.pop("--model-shape", None)  # what stands alone on a line is a model elsewhere
     if path is None:
         raise FlagError("which recording? Give the file that headway serve --record wrote")
     refuse_unwritable("--json", own.get("--json"))
+    _check_record(path, own.get("--record"))
     recordings = _chosen(load_recordings(path), own.get("--recording"), path)
     is_exact = not settings and not {"--what-if", "--step-time"} & set(own)
+    if is_exact and "--record" in own:
+        raise FlagError("--record is of a simulated run: change a setting, or give --what-if")
     if is_exact:
         return _exactly(recordings, own.get("--json"))
     if len(recordings) > 1:
@@ -68,6 +75,15 @@ def _replay(argv: Sequence[str]) -> int:
             f"with --recording 1 to {len(recordings)}"
         )
     return _what_if(recordings[0], settings, own)
+
+
+def _check_record(replayed: str, path: str | None) -> None:
+    """Raises FlagError for a file that cannot be written, or is the one that is replayed."""
+    from headway.cli.readouts import refuse_unwritable
+
+    refuse_unwritable("--record", path)
+    if path is not None and os.path.realpath(path) == os.path.realpath(replayed):
+        raise FlagError(f"--record would write into {path}, which is replayed: give another file")
 
 
 def _chosen(recordings: list[Recording], given: str | None, path: str) -> list[Recording]:
@@ -118,7 +134,7 @@ def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str
     if settings:
         setups["with the changes"] = recorded_setup(recording, settings, model, traffic)
     results: dict[str, Result] = {"as recorded": measured}
-    results |= {name: setup.run() for name, setup in setups.items()}
+    results |= _runs(setups, own.get("--record"))
     for name in setups:
         _check_served(name, results[name])
     if own.get("--json") != "-":
@@ -139,6 +155,16 @@ def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str
         }
         write_json({**told, "notes": notes}, own["--json"])
     return 0
+
+
+def _runs(setups: Mapping[str, Setup], record: str | None) -> dict[str, Result]:
+    """By name; the last of them is written down if there is a file for it."""
+    from headway.cli.simulated_recording import recorded_run
+
+    *others, last = setups
+    results = {name: setups[name].run() for name in others}
+    results[last] = setups[last].run() if record is None else recorded_run(setups[last], record)
+    return results
 
 
 def _check_served(name: str, result: Result) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from headway.drive.ports import StepListener
 from headway.drive.recorder import Recorder
@@ -18,11 +18,17 @@ _FACTS = ("model", "hardware", "step_time")
 def recorded_run(setup: Setup, path: str, step_listeners: Iterable[StepListener] = ()) -> Result:
     """Run it and add its recording to the file. Raises ValueError as both do."""
     file = RecordFile(path)
+    facts = setup.facts
+    model = facts.get("model")
     header = RecordingHeader(
         start_ns=0,
         num_blocks=setup.num_blocks,
         scheduler=recorded_settings(setup.config),
-        model={name: str(setup.facts[name]) for name in _FACTS if name in setup.facts},
+        model=(
+            dict(model)  # as it was recorded
+            if isinstance(model, Mapping)
+            else {name: str(facts[name]) for name in _FACTS if name in facts}
+        ),
     )
     file.write(write_line(header))
     recorder = Recorder(file.write, salt=_SALT, block_size=setup.config.block_size)

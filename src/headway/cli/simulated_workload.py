@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.flags import FlagError
+from headway.simulator.files import open_file
 from headway.simulator.workload.spec import (
     LAW_FIELDS,
     TRACE_FIELDS,
@@ -116,7 +117,8 @@ def _read_spec(name: str) -> dict[str, Any]:
     if ".jsonl" in path.suffixes or path.suffix == ".csv":
         return {"trace": name}
     try:
-        spec = json.loads(path.read_text())
+        with open_file(path) as file:
+            spec = json.load(file)
     except OSError as error:
         raise FlagError(f"--workload {name} cannot be read: {error.strerror}") from None
     except ValueError as error:

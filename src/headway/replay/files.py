@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from headway.drive.recording import Entry, Recording, RecordingHeader, read_entries
+from headway.simulator.files import open_file
 
 _BYTES_AT_ONCE = 1 << 16
 _COMPRESSED_AT_ONCE = 1 << 12  # of zstd 3 bytes may be 128 KiB
@@ -100,7 +101,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 def _contents(path: Path) -> Iterator[bytes]:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             compression = _compression_of(path)
             if compression is None:
                 while content := file.read(_BYTES_AT_ONCE):

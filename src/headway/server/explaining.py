@@ -53,7 +53,6 @@ class Explanations:
             return None
         now_ns = time.monotonic_ns()
         last = max(accounts, key=lambda a: now_ns if a.ended_ns is None else a.ended_ns)
-        last.siblings = tuple(request.request_id for request in requests)
         return self._explain(last, now_ns, tenant)
 
     def find(self, name: str, tenant: str | None) -> Explanation:

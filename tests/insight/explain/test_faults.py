@@ -126,6 +126,20 @@ def test_of_several_choices_each_has_its_own_and_the_last_speaks_for_all() -> No
     assert {s.e2e_ns for s in explanation.sequences} != {last.e2e_ns}
 
 
+def test_a_choice_that_waits_for_the_others_to_end_does_not_speak_for_all() -> None:
+    explainer = Explainer(pool_of(CONFIG), buffer=100)
+    request = ask("many", n=12)
+    machine = play(explainer, [request])
+    explainer.delivered([request], machine.clock.now_ns() + MS)
+    account = explainer.account("many")
+    assert account is not None
+    explanation = explain(explainer, account, 0)
+    check_sums(explanation)
+    assert {s.e2e_ns for s in explanation.sequences} == {explanation.e2e_ns}
+    assert explanation.parts_ns["delivery"] == MS
+    assert explanation.cause == "queue: slots"
+
+
 def test_a_long_life_is_remembered_in_bounded_room() -> None:
     """A thousand steps, an eviction in each: no row is kept for each of them."""
     explainer = Explainer(pool_of(CONFIG), buffer=4, is_delivered_at_end=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 
 from headway.insight.explain.fold import Account, Explainer
 from headway.insight.explain.holders import Residents
 from headway.insight.explain.life import Life
 from headway.insight.explain.report import (
+    DELIVERY,
     STALL,
     Explanation,
     Glance,
@@ -38,7 +40,7 @@ def explain(explainer: Explainer, account: Account, now_ns: int, show: Show = st
         )
         for life in account.lives
     ]
-    last = max(sequences, key=lambda sequence: (sequence.e2e_ns, -sequence.index))
+    last = max(sequences, key=lambda sequence: (_computed_ns(sequence), -sequence.index))
     return Explanation(
         request_id=account.request_id,
         status=_status(account, last),
@@ -50,8 +52,13 @@ def explain(explainer: Explainer, account: Account, now_ns: int, show: Show = st
         output_tokens=sum(sequence.output_tokens for sequence in sequences),
         tenant=account.tenant,
         sequences=tuple(sequences),
-        others=tuple(name for name in account.siblings if name != account.request_id),
+        others=tuple(_others(explainer, account.request_id)),
     )
+
+
+def _computed_ns(sequence: SequenceExplanation) -> int:
+    """Until it had ended: then all choices wait for the last of them to be delivered."""
+    return sequence.e2e_ns - sequence.parts_ns[DELIVERY]
 
 
 def glance(explanation: Explanation) -> Glance:
@@ -63,6 +70,19 @@ def glance(explanation: Explanation) -> Glance:
         e2e_ns=explanation.e2e_ns,
         parts_ns=explanation.parts_ns,
     )
+
+
+def _others(explainer: Explainer, request_id: str) -> Iterator[str]:
+    """Requests of the same body, one for each prompt; their ids are numbered from 0."""
+    answer_id, _, number = request_id.rpartition("-")
+    if not (answer_id.startswith("cmpl-") and number.isdecimal()):
+        return
+    for index in count():
+        other = f"{answer_id}-{index}"
+        if explainer.account(other) is None:
+            return
+        if other != request_id:
+            yield other
 
 
 def _status(account: Account, last: SequenceExplanation) -> str:

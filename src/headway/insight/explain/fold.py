@@ -55,7 +55,6 @@ class Account:
     num_left: int  # sequences that have not ended
     request: Request | None  # while it is under way
     lives: list[Life] = field(default_factory=list)
-    siblings: tuple[str, ...] = ()  # requests of the same body, this one among them
     ended_ns: int | None = None  # its last sequence
     end_ns: int | None = None  # with its delivery
 
@@ -141,10 +140,8 @@ class Explainer:
 
     def delivered(self, requests: Sequence[Request], now_ns: int) -> None:
         """The last byte of the answer to these, which are of one body, was handed over."""
-        siblings = tuple(request.request_id for request in requests)
         for account in self.accounts_of(requests):
             account.end_ns = now_ns
-            account.siblings = siblings
             for life in account.lives:
                 life.close(now_ns)
             if not account.num_left:  # else a stop string: the engine has yet to say so

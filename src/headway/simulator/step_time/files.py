@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from headway.simulator.files import open_file
 from headway.simulator.step_time.base import StepTimeModel
 from headway.simulator.step_time.fitted import FitErrors, FittedModel, Term
 from headway.simulator.step_time.roofline import RooflineModel
@@ -51,7 +52,8 @@ def read_model(path: str | Path) -> StepTimeModel:
 
 def _read_json(path: str | Path) -> Mapping[str, Any]:
     try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
+        with open_file(Path(path)) as file:
+            values = json.load(file)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from headway.simulator.files import open_file
+
 CHUNK = 1 << 20
 LONGEST_LINE = 1 << 26
 
@@ -15,7 +17,7 @@ LONGEST_LINE = 1 << 26
 def chunks(path: Path) -> Iterator[bytes]:
     """The uncompressed bytes. Raises ValueError where a compressed file is cut off or damaged."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             yield from _uncompressed(path, file)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from error
