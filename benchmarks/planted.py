@@ -219,8 +219,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="plants with these words in their names")
     args = parser.parse_args()
     print(f"{'planted':26} {'asked':>4} {'affected':>7} {'named':>6} {'share':>8}  causes")
-    wanted = [plant for plant in PLANTS if args.only in plant.name]
-    return 0 if all([judge(plant, args.rounds) for plant in wanted]) else 1
+    judged = [judge(plant, args.rounds) for plant in PLANTS if args.only in plant.name]
+    return 0 if all(judged) else 1
 
 
 if __name__ == "__main__":

@@ -66,7 +66,8 @@ class EngineLoop:
             if not self._inbox.wait(self._scheduler.next_due_ns()):
                 break
         # Only what a constraint bars for good can be left: turns move everything else.
-        self._tell(self._abort_all("nothing more will arrive, and this was still barred"))
+        left = self._abort_all("nothing more will arrive, and this was still barred")
+        self._tell(left, self._clock.now_ns())
 
     def turn(self) -> bool:
         """Take commands, run one step, tell what happened. False if nothing did."""
@@ -74,7 +75,7 @@ class EngineLoop:
         for command in self._inbox.take():
             events += self._obey(command)
         if not self._scheduler.has_unfinished():
-            self._tell(events)
+            self._tell(events, self._clock.now_ns())
             return bool(events)
         return self._step(events) or bool(events)
 
@@ -99,7 +100,7 @@ class EngineLoop:
             for record in record_stride(stride, outcome, start_ns=start_ns, ends_ns=ends_ns):
                 for listener in self._step_listeners:
                     listener.on_step(record)
-        self._tell(outcome)
+        self._tell(outcome, self._clock.now_ns())
         return True
 
     def _obey(self, command: Command) -> list[Event]:
@@ -120,9 +121,9 @@ class EngineLoop:
         step = self._scheduler.schedule(start_ns)
         events += [*step.rejected, *step.expired, *step.preempted]
         events += [*step.admitted, *step.resumed, *step.retired]
-        self._tell(events)
+        self._tell(events, start_ns)
         ran = self._run(step)
-        end_ns = self._clock.now_ns()  # recorded, and told to the scheduler: the same
+        end_ns = self._clock.now_ns()  # recorded, told to the scheduler and to listeners: the same
         outcome, error = self._complete(step, ran, end_ns)
         if self._step_listeners:
             record = record_step(step, outcome, start_ns=start_ns, end_ns=end_ns, error=error)
@@ -130,7 +131,7 @@ class EngineLoop:
                 listener.on_step(record)
         for run_listener in self._run_listeners:
             run_listener.on_ran(step, start_ns, end_ns)
-        self._tell(outcome, always=bool(step.chunks))
+        self._tell(outcome, end_ns, always=bool(step.chunks))
         return bool(step.chunks or step.preempted or outcome)
 
     def _run(self, step: Step) -> StepResult | Exception:
@@ -160,9 +161,8 @@ class EngineLoop:
             events += self._scheduler.abort(request_id, detail=detail, cause=AbortCause.ENGINE)
         return events
 
-    def _tell(self, events: list[Event], *, always: bool = False) -> None:
+    def _tell(self, events: list[Event], now_ns: int, *, always: bool = False) -> None:
         if not events and not always:
             return
-        now_ns = self._clock.now_ns()
         for listener in self._listeners:
             listener.on_events(events, now_ns)
