@@ -89,8 +89,9 @@ def _readers(prefix: str, planted: bool) -> list[Asked]:
     ]
 
 
-_SMALL = ("--num-gpu-blocks-override", "30", "--max-model-len", "480")
-_LARGE = ("--num-gpu-blocks-override", "600", "--max-model-len", "480")
+# Slots are named: unnamed they are as many as fit, and then these are what one waits for.
+_SMALL = ("--num-gpu-blocks-override", "30", "--max-model-len", "480", "--max-num-seqs", "32")
+_LARGE = ("--num-gpu-blocks-override", "600", "--max-model-len", "480", "--max-num-seqs", "32")
 PLANTS = (
     Plant(name="a long prompt", causes=("stall",), traffic=_decoders, culprit="long"),
     Plant(
