@@ -1,12 +1,15 @@
 """What does a step cost besides its kernels?
 
     python -m benchmarks.step_overhead [--running 1 16 64] [--sampling greedy top_p penalties]
+        [--scheduling-policy fcfs fair] [--tenants 1 4] [--kv-policy on-demand predict]
+        [--waiting 64] [--churn]
 
 The real loop, scheduler, executor, sampler and messages to another process, around a decoder that
 computes nothing: in its place memory is read, so that everything else finds caches as cold as a
-forward pass leaves them. Decode steps with nobody coming or going; a step that admits or ends
-somebody costs more. Prints medians in microseconds of a step, without the sampling kernel, which is
-shown apart, and how they divide:
+forward pass leaves them. Decode steps with nobody coming or going, or with `--churn` one of each in
+every step; `--waiting` so many wait for a slot all the time. Prints the mean and the median in
+microseconds of a step, without the sampling kernel, which is shown apart, and how the median
+divides:
 
     schedule    who computes what           arrays    the step as arrays for the forward pass
     sampling    parameters, masks, tokens   complete  tokens to their sequences, endings
@@ -21,7 +24,9 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count, islice, product, starmap
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,6 +46,7 @@ from headway.ops.cpu.backend import CpuOps
 from headway.ops.interface import TokenBatch
 
 RUNNING = (1, 16, 64, 256, 1024)
+COLUMNS = ("outside", "schedule", "arrays", "sampling", "complete", "events", "rest", "kernel")
 PROMPT, BLOCK, VOCAB, SWEEP_MB = 256, 16, 49152, 64
 SAMPLING: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
@@ -88,21 +94,58 @@ class StandIn:
         return self._logits[: len(hidden)]
 
 
-class Rig:
-    """One engine without a model."""
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Whose cost is measured."""
 
-    def __init__(self, running: int, sampling: dict[str, Any], address: str) -> None:
-        self.commands: list[Command] = []
-        self.watch = Stopwatch()
-        ops = CpuOps()
+    sampling: str
+    policy: str
+    kv_policy: str
+    num_tenants: int
+    num_waiting: int
+    num_running: int
+
+    @property
+    def name(self) -> str:
+        tenants = f"{self.num_tenants} tenant{'s' * (self.num_tenants > 1)}"
+        waiting = f" {self.num_waiting} wait" if self.num_waiting else ""
+        return (
+            f"{self.num_running} {self.sampling} {self.policy} {self.kv_policy} {tenants}{waiting}"
+        )
+
+    def scheduler(self) -> Scheduler:
         config = SchedulerConfig(
-            max_num_seqs=running,
+            max_num_seqs=self.num_running,
             max_num_batched_tokens=1 << 20,
             max_model_len=8192,
             block_size=BLOCK,
+            ordering=self.policy,
+            kv_policy=self.kv_policy,
         )
-        self.scheduler = Scheduler(config, num_blocks=running * (PROMPT // BLOCK + 40))
-        decoder: Any = StandIn(min(running, 64))
+        return Scheduler(config, num_blocks=self.num_running * (PROMPT // BLOCK + 40))
+
+    def requests(self) -> Iterator[Request]:
+        """Without end: those that run, that wait, and that come later."""
+        rng = np.random.default_rng(1)
+        params = SamplingParams(**SAMPLING[self.sampling], max_tokens=4000, ignore_eos=True)
+        for index in count():
+            yield Request(
+                request_id=f"cmpl-{index:032x}-0",
+                prompt_token_ids=tuple(rng.integers(5, VOCAB, PROMPT + index % BLOCK).tolist()),
+                sampling=params,
+                seed=index,
+                tenant=f"tenant-{index % self.num_tenants}",
+            )
+
+
+class Rig:
+    """One engine without a model."""
+
+    def __init__(self, case: Case, address: str) -> None:
+        self.watch = Stopwatch()
+        ops = CpuOps()
+        self.scheduler = case.scheduler()
+        decoder: Any = StandIn(min(case.num_running, 64))
         cache: Any = SimpleNamespace(block_size=BLOCK)
         executor = ModelExecutor(decoder, cache, ops)
         socket = zmq.Context.instance().socket(zmq.PUSH)
@@ -119,7 +162,9 @@ class Rig:
             listeners=(outbox, executor),
         )
         self._wrap(decoder, ops, executor, outbox)
-        self._submit(running, SamplingParams(**sampling, max_tokens=4000, ignore_eos=True))
+        self._requests = case.requests()
+        first = islice(self._requests, case.num_running + case.num_waiting)
+        self.commands: list[Command] = [Submit(request) for request in first]
 
     def _wrap(self, decoder: Any, ops: CpuOps, executor: ModelExecutor, outbox: Outbox) -> None:
         for owner, name, part in (
@@ -135,14 +180,6 @@ class Rig:
             (ops, "argmax", "kernel"),
         ):
             self.watch.wrap(owner, name, part)
-
-    def _submit(self, count: int, params: SamplingParams) -> None:
-        rng = np.random.default_rng(1)
-        for index in range(count):
-            prompt = tuple(rng.integers(5, VOCAB, PROMPT + index % BLOCK).tolist())
-            name = f"cmpl-{index:032x}-0"
-            request = Request(request_id=name, prompt_token_ids=prompt, sampling=params, seed=index)
-            self.commands.append(Submit(request))
 
     def take(self) -> list[Command]:
         taken, self.commands = self.commands, []
@@ -163,11 +200,8 @@ class Rig:
 
     def churn(self) -> dict[str, float]:
         """A turn in which somebody leaves and somebody else takes the place."""
-        oldest = next(iter(self.scheduler.live_request_ids()))
-        params = SamplingParams(temperature=0.0, max_tokens=4000, ignore_eos=True)
-        prompt = tuple(range(5, 5 + PROMPT))
-        request = Request(request_id=f"n{oldest}", prompt_token_ids=prompt, sampling=params)
-        self.commands += [Withdraw(oldest), Submit(request)]
+        oldest = self.scheduler.running_sequences()[0].request_id
+        self.commands += [Withdraw(oldest), Submit(next(self._requests))]
         return self.turn()
 
 
@@ -181,31 +215,54 @@ def drain(address: str) -> None:
 
 def line(name: str, turns: list[dict[str, float]]) -> str:
     medians = {part: statistics.median(turn[part] for turn in turns) for part in turns[0]}
-    columns = ("schedule", "arrays", "sampling", "complete", "events", "rest", "kernel")
-    parts = "".join(f"{medians.get(part, 0):10.0f}" for part in columns)
-    return f"{name:24}{medians['outside']:10.0f}{parts}"
+    mean = statistics.mean(turn["outside"] for turn in turns)
+    cells = "".join(f"{medians.get(part, 0):10.0f}" for part in COLUMNS)
+    return f"{name:44}{mean:10.0f}{cells}"
+
+
+def cases(args: argparse.Namespace) -> Iterator[Case]:
+    return starmap(
+        Case,
+        product(
+            args.sampling,
+            args.scheduling_policy,
+            args.kv_policy,
+            args.tenants,
+            args.waiting,
+            args.running,
+        ),
+    )
+
+
+def measure(case: Case, address: str, args: argparse.Namespace) -> str:
+    rig = Rig(case, address)
+    rarely_look_for_garbage()  # as the engine's process does
+    turn = rig.churn if args.churn else rig.turn
+    return line(case.name, [turn() for _ in range(args.steps + 5)][5:])
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--running", type=int, nargs="*", default=RUNNING)
+    parser.add_argument("--sampling", nargs="*", choices=SAMPLING, default=["greedy", "top_p"])
+    parser.add_argument("--scheduling-policy", nargs="*", default=["fcfs"])
+    parser.add_argument("--kv-policy", nargs="*", default=["on-demand"])
+    parser.add_argument("--tenants", type=int, nargs="*", default=[1])
+    parser.add_argument("--waiting", type=int, nargs="*", default=[0])
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--churn", action="store_true", help="one leaves and one comes every step")
+    return parser.parse_args()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--running", type=int, nargs="*", default=RUNNING)
-    parser.add_argument("--sampling", nargs="*", choices=SAMPLING, default=["greedy", "top_p"])
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--churn", action="store_true", help="one leaves and one comes every step")
-    args = parser.parse_args()
+    args = arguments()
     with tempfile.TemporaryDirectory() as folder:
         address = f"ipc://{folder}/events"
         reader = multiprocessing.get_context("spawn").Process(target=drain, args=(address,))
         reader.start()
-        names = ("outside", "schedule", "arrays", "sampling", "complete", "events", "rest")
-        print(f"{'us per step':24}" + "".join(f"{n:>10}" for n in (*names, "kernel")))
-        for sampling in args.sampling:
-            for running in args.running:
-                rig = Rig(running, SAMPLING[sampling], address)
-                rarely_look_for_garbage()  # as the engine's process does
-                turn = rig.churn if args.churn else rig.turn
-                turns = [turn() for _ in range(args.steps + 5)][5:]
-                print(line(f"{running} {sampling}", turns), flush=True)
+        print(f"{'us per step':44}{'mean':>10}" + "".join(f"{name:>10}" for name in COLUMNS))
+        for case in cases(args):
+            print(measure(case, address, args), flush=True)
         end = zmq.Context.instance().socket(zmq.PUSH)
         end.connect(address)
         end.send(b"end")

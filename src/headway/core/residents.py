@@ -22,10 +22,13 @@ class Residents:
         self._unit = policies.unit
         self._admission = policies.admission
         self._forecast = policies.forecast
+        self._ordering = policies.ordering
         self._precedence = policies.precedence
         self._constraints = tuple(constraints)
         self._running: dict[int, Sequence] = {}
         self._untold: list[Retired] = []
+        self.num_computed_tokens = 0  # of all that run
+        self._precedence.watch(self._running, pool)
 
     @property
     def running(self) -> Mapping[int, Sequence]:
@@ -44,17 +47,26 @@ class Residents:
         """The sequence, whose blocks are taken already, gets a slot."""
         sequence.status = SequenceStatus.RUNNING
         self._running[sequence.sequence_id] = sequence
+        self.num_computed_tokens += sequence.num_computed_tokens
         self._forecast.entered(sequence)
         self._admission.entered(sequence)
+        self._ordering.entered(sequence)
         self._precedence.entered(sequence)
         for constraint in self._constraints:
             constraint.entered(sequence)
 
+    def grow(self, sequence: Sequence, num_blocks: int) -> None:
+        """The sequence, that runs, gets so many more blocks; they must be free."""
+        block_ids = self._pool.allocate(num_blocks)
+        sequence.block_ids += block_ids
+        self._precedence.grew(sequence, block_ids)
+
     def evict(self, sequence: Sequence) -> list[Retired]:
         """The sequence loses slot and blocks and must start over; returns endings now due."""
+        self._leave(sequence)
         self._release(sequence)
         sequence.forget_computed()
-        return self._leave(sequence)
+        return self._due()
 
     def retire(self, sequence: Sequence, retired: Retired | None) -> list[Retired]:
         """The sequence has ended; returns the endings now due.
@@ -66,22 +78,27 @@ class Residents:
         if retired:
             self._untold.append(retired)
             self.finished(sequence)
+        self._leave(sequence)
         if not self._unit.park(sequence):
             self._release(sequence)
-        return self._leave(sequence)
+        return self._due()
 
     def finished(self, sequence: Sequence) -> None:
         """Its output is whole: so long are outputs."""
         self._forecast.ended(sequence)
         self._admission.ended(sequence)
 
-    def _leave(self, sequence: Sequence) -> list[Retired]:
+    def _leave(self, sequence: Sequence) -> None:
         del self._running[sequence.sequence_id]
+        self.num_computed_tokens -= sequence.num_computed_tokens
         self._forecast.left(sequence)
         self._admission.left(sequence)
+        self._ordering.left(sequence)
         self._precedence.left(sequence)
         for constraint in self._constraints:
             constraint.left(sequence)
+
+    def _due(self) -> list[Retired]:
         if not self._running:
             for parked in self._unit.drain():
                 self._release(parked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 
 from headway.core.blocks import BlockPool
@@ -20,6 +21,7 @@ from headway.core.waiting import WaitingQueue
 _MOST_BARRED = 256  # looked at in a step, of those who would come first but for their tenant
 
 
+@dataclass(frozen=True, slots=True)
 class RightOfWay:
     """Preempts for a waiting sequence, not only for one that grows.
 
@@ -30,39 +32,26 @@ class RightOfWay:
     fits already, its tokens are held for it, so that prompts of the less urgent do not take them.
     """
 
-    def __init__(
-        self,
-        config: SchedulerConfig,
-        policies: Policies,
-        *,
-        pool: BlockPool,
-        residents: Residents,
-        waiting: WaitingQueue,
-        entrance: Entrance,
-        eviction: Eviction,
-    ) -> None:
-        self._config = config
-        self._precedence = policies.precedence
-        self._victims = policies.victim
-        self._prefill = policies.prefill
-        self._pool = pool
-        self._residents = residents
-        self._waiting = waiting
-        self._entrance = entrance
-        self._eviction = eviction
+    config: SchedulerConfig
+    policies: Policies
+    pool: BlockPool
+    residents: Residents
+    waiting: WaitingQueue
+    entrance: Entrance
+    eviction: Eviction
 
     def prepare(self, step: StepBuilder, now_ns: int) -> None:
         """Before anybody is placed in `step`: evict, or hold tokens, for the first in the queue."""
-        if not self._precedence.has_ranks:
+        if not self.policies.precedence.has_ranks:
             return
-        self._precedence.begin(self._residents.running.values(), self._pool)
-        if not (self._waiting and self._residents.running):
+        self.policies.precedence.begin()
+        if not (self.waiting and self.residents.running):
             return
         urgent = self._urgent(now_ns)
         if (first := next(urgent, None)) is None:
             return
         step.is_settled = False
-        if self._entrance.objects(first, step):
+        if self.entrance.objects(first, step):
             return  # whoever made way for it, it would not come in
         if self._fits(first):
             step.makes_way = True
@@ -70,37 +59,37 @@ class RightOfWay:
             return
         for victim, beneficiary in self._plan(chain((first,), urgent), step):
             step.makes_way = True
-            self._eviction.preempt(victim, beneficiary, step, now_ns)
+            self.eviction.preempt(victim, beneficiary, step, now_ns)
 
     def _urgent(self, now_ns: int) -> Iterator[Sequence]:
         """The waiting who outrank somebody and are not barred."""
-        lowest = self._precedence.lowest(self._residents.running.values())
+        lowest = self.policies.precedence.lowest()
         num_barred = 0
-        for sequence in self._waiting.in_order(now_ns):
-            if self._precedence.rank(sequence) >= lowest or num_barred >= _MOST_BARRED:
+        for sequence in self.waiting.in_order(now_ns):
+            if self.policies.precedence.rank(sequence) >= lowest or num_barred >= _MOST_BARRED:
                 return
-            if self._entrance.barred(sequence) is None:
+            if self.entrance.barred(sequence) is None:
                 yield sequence
             else:
                 num_barred += 1
 
     def _fits(self, sequence: Sequence) -> bool:
         """Whether it gets in with this step, whatever the others grow by in it."""
-        need = self._entrance.num_blocks_missing(sequence)
-        return self._ledger(1).has_room(need) and self._entrance.fits(sequence)
+        need = self.entrance.num_blocks_missing(sequence)
+        return self._ledger(1).has_room(need) and self.entrance.fits(sequence)
 
     def _num_tokens_due(self, sequence: Sequence) -> int:
         """Its first chunk, as far as those that it does not outrank leave room for it."""
-        if self._precedence.spares_decodes:
+        if self.policies.precedence.spares_decodes:
             return 0
-        budget = self._config.max_num_batched_tokens
-        rank = self._precedence.rank(sequence)
+        budget = self.config.max_num_batched_tokens
+        rank = self.policies.precedence.rank(sequence)
         ahead = sum(
             s.num_wanted_tokens()
-            for s in self._residents.running.values()
-            if self._precedence.rank(s) <= rank
+            for s in self.residents.running.values()
+            if self.policies.precedence.rank(s) <= rank
         )
-        return self._entrance.num_first_tokens(sequence, max(0, budget - ahead))
+        return self.entrance.num_first_tokens(sequence, max(0, budget - ahead))
 
     # ---- Whom it costs ----
 
@@ -110,56 +99,55 @@ class RightOfWay:
         """Victims, each with whom it makes way for; for as many as the next step can admit."""
         ledger = self._ledger(2)
         plan: list[tuple[Sequence, Sequence]] = []
-        num_tokens = self._config.max_num_batched_tokens
+        num_tokens = self.config.max_num_batched_tokens
         entering: list[Sequence] = []
         for sequence in urgent:
-            if num_tokens <= 0 or (entering and self._entrance.objects(sequence, step, entering)):
+            if num_tokens <= 0 or (entering and self.entrance.objects(sequence, step, entering)):
                 break
-            rank = self._precedence.rank(sequence, entering)
+            rank = self.policies.precedence.rank(sequence, entering)
             found = self._victims_for(sequence, rank, ledger, at_least=0 if plan else 1)
             if found is None:
                 break
             entering.append(sequence)
             plan += [(victim, sequence) for victim in found]
-            ledger.admit(self._entrance.num_blocks_missing(sequence))
-            num_tokens -= self._entrance.num_first_tokens(sequence, num_tokens)
+            ledger.admit(self.entrance.num_blocks_missing(sequence))
+            num_tokens -= self.entrance.num_first_tokens(sequence, num_tokens)
         return plan
 
     def _victims_for(
         self, sequence: Sequence, rank: int, ledger: _Ledger, *, at_least: int
     ) -> list[Sequence] | None:
-        """Taken out of the ledger; None, and the ledger as it was, if they are not enough."""
-        need = self._entrance.num_blocks_missing(sequence)
+        """Taken out of the ledger; None if they are not enough, and then it is of no more use."""
+        need, precedence = self.entrance.num_blocks_missing(sequence), self.policies.precedence
         found: list[Sequence] = []
-        if not ledger.may_have_room(need, self._precedence, rank):
+        if not ledger.may_have_room(need, precedence, rank):
             return None
         while not ledger.has_room(need) or len(found) < at_least:
             outranked = [
                 s
                 for s in ledger.running.values()
-                if self._precedence.rank(s) > rank and self._precedence.may_pay(s)
+                if precedence.rank(s) > rank and precedence.may_pay(s)
             ]
             if not outranked:
-                for victim in reversed(found):
-                    ledger.restore(victim)
                 return None
-            lowest = max(map(self._precedence.rank, outranked))
-            equals = {s.sequence_id: s for s in outranked if self._precedence.rank(s) == lowest}
-            found.append(self._victims.choose(equals, self._pool))
+            lowest = max(map(precedence.rank, outranked))
+            equals = {s.sequence_id: s for s in outranked if precedence.rank(s) == lowest}
+            found.append(self.policies.victim.choose(equals, self.pool))
             ledger.lose(found[-1])
         return found
 
     def _ledger(self, num_steps: int) -> _Ledger:
         """What is left when all that run have grown for so many steps."""
         growths: dict[int, int] = {}
-        for sequence in self._residents.running.values():
+        budget = self.config.max_num_batched_tokens
+        for sequence in self.residents.running.values():
             num_wanted = sequence.num_wanted_tokens()
-            chunk = self._prefill.first_chunk(num_wanted, self._config.max_num_batched_tokens)
+            chunk = self.policies.prefill.first_chunk(num_wanted, budget)
             num_ahead = min(num_wanted + num_steps - 1, num_steps * chunk)
             end = sequence.num_computed_tokens + num_ahead
-            num_blocks = self._config.num_blocks_for(min(end, sequence.max_num_tokens))
+            num_blocks = self.config.num_blocks_for(min(end, sequence.max_num_tokens))
             growths[sequence.sequence_id] = max(0, num_blocks - len(sequence.block_ids))
-        return _Ledger(self._pool, self._residents, self._config, growths)
+        return _Ledger(self.pool, self.residents, self.config, growths)
 
 
 class _Ledger:
@@ -199,12 +187,3 @@ class _Ledger:
         for block_id in victim.block_ids:
             self._num_left[block_id] += 1
             self._num_blocks += self._num_left[block_id] == self._pool.num_holders(block_id)
-
-    def restore(self, victim: Sequence) -> None:
-        """Undo the latest `lose` that has not been undone."""
-        self.running[victim.sequence_id] = victim
-        self._num_slots -= 1
-        self._num_blocks -= self._growths[victim.sequence_id]
-        for block_id in victim.block_ids:
-            self._num_blocks -= self._num_left[block_id] == self._pool.num_holders(block_id)
-            self._num_left[block_id] -= 1

@@ -119,14 +119,19 @@ class Scheduler(SchedulerState):
         """Place the running in order of service. The quiet, nearly all, are placed in passing;
         what the others need is found out one by one."""
         running = self._ordering.running(self._residents.running.values(), now_ns)
+        step.tokenless = []
         if holds_decodes:
+            step.tokenless = [sequence for sequence in running if sequence.is_prefilled]
             running = [sequence for sequence in running if not sequence.is_prefilled]
-        sequences = iter(self._prefill.order(running, self.num_waiting))
+        sequences = iter(self._prefill.order(running, self._prompts(), self.num_waiting))
         others: list[Sequence] = []
         while (sequence := step.add_quiet(sequences)) and step.tokens_left:
             # Another status: it was preempted earlier in this very step.
             if sequence.status is _RUNNING and self._continue(sequence, step, now_ns):
                 others.append(sequence)
+            else:
+                step.tokenless.append(sequence)
+        step.tokenless += [sequence, *sequences] if sequence else []
         # Only now: a chunk that is placed may still be dropped, and is then never computed.
         self._prefix.register(others)
 
@@ -155,8 +160,11 @@ class Scheduler(SchedulerState):
         self._num_steps += 1
         self._in_flight.append(step)
         self._waiting_reasons = dict(builder.barred)
+        self._tokenless = [s for s in builder.tokenless if s.status is _RUNNING]
+        num_tokens = self.config.max_num_batched_tokens - builder.tokens_left
+        self._residents.num_computed_tokens += num_tokens
         self._outlook.decided(step, is_settled=builder.is_settled)
-        self._ordering.launched(step)
+        self._ordering.launched(step, self._tokenless)
         self._prefill.launched(step, now_ns)
         num_behind = self.num_waiting - sum(builder.barred.values())
         if (blocker := step.blocker) is not None and num_behind:
@@ -204,7 +212,9 @@ class Scheduler(SchedulerState):
         if not 1 <= num_steps <= stride.max_num_steps:
             raise ValueError(f"{num_steps} steps of a stride of {stride.max_num_steps}")
         prefix = self._prefix if self.config.enable_prefix_caching else None
-        walk(stride, num_steps, token_ids, self.pool, prefix, self.config.block_size)
+        grow = self._residents.grow
+        walk(stride, num_steps, token_ids, grow, prefix, self.config.block_size)
+        self._residents.num_computed_tokens += num_steps * len(stride.sequences)
         self._outlook.offered = None
         self._ordering.took(stride, num_steps)
         self._ordering.ran(start_ns, ends_ns)

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 
-from headway.core.backlog import num_running_tokens
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
 from headway.core.constraints import Constraint, TenantSlots
@@ -57,28 +56,20 @@ class SchedulerState:
         self._entrance = Entrance(
             config, policies, constraints, tenant_slots, self.pool, self._prefix, self._residents
         )
-        self._eviction = Eviction(
-            config,
-            policies,
-            pool=self.pool,
-            residents=self._residents,
-            waiting=self._waiting,
-            live=self._live,
-        )
-        self._right_of_way = RightOfWay(
-            config,
-            policies,
-            pool=self.pool,
-            residents=self._residents,
-            waiting=self._waiting,
-            entrance=self._entrance,
-            eviction=self._eviction,
-        )
+        parts = (config, policies, self.pool, self._residents, self._waiting)
+        self._eviction = Eviction(*parts, self._live)
+        self._right_of_way = RightOfWay(*parts, self._entrance, self._eviction)
         self._time = TimeKeeper()
         self._in_flight: deque[Step] = deque()
         self._waiting_reasons: dict[Blocker, int] = {}
+        self._tokenless: list[Sequence] = []  # who ran in the latest step and got no token
         self._num_steps = self._num_sequences = 0
         self._outlook = Outlook(config, policies.unit, () if is_ours else constraints)
+
+    def _prompts(self) -> list[Sequence]:
+        """Of the running, in no order, those with more than one token to compute, or a whole
+        prompt: nobody who got a token from the latest step that was decided."""
+        return [s for s in self._tokenless if s.status is SequenceStatus.RUNNING]
 
     def has_unfinished(self) -> bool:
         return len(self._live) > 0
@@ -100,15 +91,15 @@ class SchedulerState:
         return tuple(self._in_flight)
 
     def stats(self) -> SchedulerStats:
-        running = self._residents.running.values()
         return SchedulerStats(
             num_running=self.num_running,
             num_waiting=self.num_waiting,
             num_total_blocks=self.pool.num_blocks,
             num_held_blocks=self.pool.num_held,
             num_cached_blocks=self.pool.num_cached,
-            num_resident_tokens=sum(sequence.num_computed_tokens for sequence in running),
-            num_backlog_tokens=self._waiting.num_backlog_tokens + num_running_tokens(running),
+            num_resident_tokens=self._residents.num_computed_tokens,
+            num_backlog_tokens=self._waiting.num_backlog_tokens
+            + sum(sequence.num_prefill_tokens_left for sequence in self._prompts()),
             waiting_reasons=self.waiting_reasons(),
         )
 

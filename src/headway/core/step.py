@@ -78,11 +78,15 @@ class Step:
 
     @property
     def num_decode_tokens(self) -> int:
-        return sum(chunk.is_decode for chunk in self.chunks)
+        return self.num_tokens - self.num_prefill_tokens
 
     @property
     def num_prefill_tokens(self) -> int:
-        return self.num_tokens - self.num_decode_tokens
+        return sum(
+            count
+            for sequence, first, count, _, _ in self.chunks
+            if count > 1 or first < sequence.num_prompt_tokens
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ class StepBuilder:
         self.is_settled = True  # False: what keeps the waiting waiting may change by itself
         self.makes_way = False  # for a waiting one, that comes in now or in the next
         self.barred: dict[Blocker, int] = {}  # how many a constraint kept waiting, by its reason
+        self.tokenless: list[Sequence] = []  # of the running: who gets no token from this step
         self._num_held = 0
         self.predicted_ns: int | None = None
         self._chunks: list[Chunk] = []
@@ -70,6 +71,8 @@ class StepBuilder:
         self.tokens_left -= num_tokens
         sequence.num_computed_tokens += num_tokens
         sequence.num_pending_tokens += samples
+        if not samples:
+            self.tokenless.append(sequence)
 
     @property
     def budget_left(self) -> int:
@@ -94,6 +97,8 @@ class StepBuilder:
                 self.tokens_left += chunk.num_tokens
                 sequence.num_computed_tokens = chunk.first_position
                 sequence.num_pending_tokens -= chunk.samples
+                if not chunk.samples:
+                    self.tokenless.remove(sequence)
                 return
 
     def block(self, sequence: Sequence, blocker: Blocker) -> None:

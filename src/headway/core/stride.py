@@ -6,10 +6,10 @@ The state afterwards is the one that the steps would have left one by one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
-from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
 from headway.core.constraints import Constraint
 from headway.core.policies.batching import BatchingUnit
@@ -112,14 +112,14 @@ def walk(
     stride: Stride,
     num_steps: int,
     token_ids: SequenceOf[SequenceOf[int]],
-    pool: BlockPool,
+    grow: Callable[[Sequence, int], None],
     prefix: PrefixCache | None,
     block_size: int,
 ) -> None:
     """Take the steps: blocks, and names of blocks, in the order in which the steps would have.
 
-    `token_ids`: `num_steps` new ones for each sequence. Raises ValueError, with nothing changed,
-    if there are others.
+    `token_ids`: `num_steps` new ones for each sequence. `grow` gets one blocks. Raises ValueError,
+    with nothing changed, if there are others.
     """
     if len(token_ids) != len(stride.sequences) or {len(ids) for ids in token_ids} != {num_steps}:
         raise ValueError(f"{num_steps} tokens are wanted for each of {len(stride.sequences)}")
@@ -144,7 +144,7 @@ def walk(
     for step, what, place in borders:
         sequence = stride.sequences[place]
         if what == allocate:
-            sequence.block_ids += pool.allocate(1)
+            grow(sequence, 1)
         elif prefix is not None:
             sequence.num_computed_tokens = start[place] + step
             prefix.register((sequence,))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 
-from headway.core.backlog import Backlog
 from headway.core.constraints import TenantSlots
 from headway.core.policies.ordering import Ordering
 from headway.core.prefix import PrefixCache
@@ -26,14 +25,10 @@ class WaitingQueue:
         self._tenant_slots = tenant_slots
         self._prefix = prefix
         self._block_size = block_size
-        self._backlog = Backlog()
+        self.num_backlog_tokens = 0  # still needed, without what the cache had when they queued
 
     def __len__(self) -> int:
         return len(self._ordering)
-
-    @property
-    def num_backlog_tokens(self) -> int:
-        return self._backlog.num_waiting_tokens
 
     def in_order(self, now_ns: int) -> Iterable[Sequence]:
         """In the order in which to admit them; the queue must not change meanwhile."""
@@ -61,13 +56,17 @@ class WaitingQueue:
     def _queued(self, sequence: Sequence) -> None:
         """Before the ordering is told: it may want to know how much there is to compute."""
         num_cached_tokens = len(self._prefix.find(sequence)) * self._block_size
-        self._backlog.queued(sequence, num_cached_tokens)
+        # What is in flight for a preempted sequence will be one of its tokens when it runs again.
+        num_tokens = sequence.num_tokens + sequence.num_pending_tokens
+        sequence.num_queued_tokens = num_tokens - num_cached_tokens
+        self.num_backlog_tokens += sequence.num_queued_tokens
         if self._tenant_slots is not None:
             self._tenant_slots.queued(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """A sequence was admitted, or ended while it waited."""
         self._ordering.remove(sequence)
-        self._backlog.left(sequence)
+        self.num_backlog_tokens -= sequence.num_queued_tokens
+        sequence.num_queued_tokens = 0
         if self._tenant_slots is not None:
             self._tenant_slots.dequeued(sequence)

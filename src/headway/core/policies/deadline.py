@@ -86,9 +86,6 @@ class EarliestDeadline(Ordering):
         self._dated.insert(sequence, self._rank(sequence, now_ns))
         self._hope(sequence)
 
-    def requeue(self, sequence: Sequence, now_ns: int) -> None:
-        self.enqueue(sequence, now_ns)
-
     def remove(self, sequence: Sequence) -> None:
         self._num_changes += 1
         queue = self._dated if sequence in self._dated else self._undated
@@ -200,14 +197,14 @@ class EarliestDeadline(Ordering):
 
     # ---- How long steps take ----
 
-    def launched(self, step: Step) -> None:
+    def launched(self, step: Step, tokenless: SequenceOf[Sequence]) -> None:
         self._begun.append((step.index, self._now_ns))
 
     def completed(self, step: Step, now_ns: int) -> None:
         while self._begun and self._begun[0][0] <= step.index:
             _, begun_ns = self._begun.popleft()
         if step.chunks:
-            self.pace.learn(_num_prefill_tokens(step), now_ns - max(begun_ns, self._last_end_ns))
+            self.pace.learn(step.num_prefill_tokens, now_ns - max(begun_ns, self._last_end_ns))
         self._last_end_ns = now_ns
 
     def ran(self, start_ns: int, ends_ns: SequenceOf[int]) -> None:
@@ -221,11 +218,3 @@ def _deadline_ns(sequence: Sequence) -> int:
     deadline_ns = sequence.request.limits.deadline_ns
     assert deadline_ns is not None
     return deadline_ns
-
-
-def _num_prefill_tokens(step: Step) -> int:
-    return sum(
-        count
-        for sequence, first, count, _, _ in step.chunks
-        if count > 1 or first < sequence.num_prompt_tokens
-    )

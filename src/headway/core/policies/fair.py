@@ -8,8 +8,8 @@ token costs a tenant the least common multiple of all weights over its own.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
@@ -79,6 +79,7 @@ class Fair(Ordering):
         self._num_waiting = 0
         self._num_joined = 0
         self._last: _Tenant | None = None  # to leave the line
+        self._num_running: Counter[str] = Counter()
         self._least_new = 0  # where those begin who are not remembered
         self._most_remembered = _FEW
 
@@ -164,21 +165,22 @@ class Fair(Ordering):
     def is_before(self, waiting: Sequence, running: Sequence) -> bool:
         return self.shares.rank(waiting) < self.shares.rank(running)
 
-    def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
-        return list(running)
-
     # ---- The counters ----
 
-    def launched(self, step: Step) -> None:
-        entered = {event.sequence_id for event in step.admitted}
-        for chunk in step.chunks:
-            sequence = chunk.sequence
-            cost = OUTPUT_COST if chunk.samples else 0
-            if entered and sequence.sequence_id in entered:
-                cost += _prompt_cost(sequence)
-            if cost:
-                tenant = self._tenant(sequence.request.tenant)
-                tenant.counter += cost * tenant.unit
+    def entered(self, sequence: Sequence) -> None:
+        self._num_running[sequence.request.tenant] += 1
+        if cost := _prompt_cost(sequence):
+            tenant = self._tenant(sequence.request.tenant)
+            tenant.counter += cost * tenant.unit
+
+    def left(self, sequence: Sequence) -> None:
+        self._num_running -= Counter((sequence.request.tenant,))
+
+    def launched(self, step: Step, tokenless: SequenceOf[Sequence]) -> None:
+        served = self._num_running - Counter(s.request.tenant for s in tokenless)
+        for name, num_tokens in served.items():
+            tenant = self._tenant(name)
+            tenant.counter += num_tokens * OUTPUT_COST * tenant.unit
 
     def took(self, stride: Stride, num_steps: int) -> None:
         for sequence in stride.sequences:

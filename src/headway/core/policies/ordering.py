@@ -33,7 +33,7 @@ class Ordering(Protocol):
 
     def requeue(self, sequence: Sequence, now_ns: int) -> None:
         """A sequence was preempted."""
-        ...
+        self.enqueue(sequence, now_ns)
 
     def remove(self, sequence: Sequence) -> None:
         """A waiting sequence was admitted or ended."""
@@ -45,14 +45,22 @@ class Ordering(Protocol):
 
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
         """The running, given in order of admission, in the order in which to serve them."""
-        ...
+        return list(running)
 
     def is_before(self, waiting: Sequence, running: Sequence) -> bool:
         """Whether a waiting one, once it runs, is served before one that runs already."""
         return False
 
-    def launched(self, step: Step) -> None:
-        """This was decided: who was served how much. Once for each step."""
+    def entered(self, sequence: Sequence) -> None:
+        """The sequence got a slot."""
+        return
+
+    def left(self, sequence: Sequence) -> None:
+        """The sequence loses its slot: it was preempted or has ended."""
+        return
+
+    def launched(self, step: Step, tokenless: SequenceOf[Sequence]) -> None:
+        """This was decided: all that run get a token from it but for these. Once for each step."""
         return
 
     def took(self, stride: Stride, num_steps: int) -> None:
@@ -109,15 +117,13 @@ class Fcfs(Ordering):
     def waiting(self, now_ns: int) -> Iterable[Sequence]:
         return self._queue.values()
 
-    def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
-        return list(running)
-
 
 class ByPriority(Ordering):
     """Lower priority values first, ties by arrival; the preempted are first among their equals."""
 
     def __init__(self) -> None:
         self._queue = RankedQueue()
+        self._running = RankedQueue()
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -136,8 +142,14 @@ class ByPriority(Ordering):
     def waiting(self, now_ns: int) -> Iterable[Sequence]:
         return self._queue
 
+    def entered(self, sequence: Sequence) -> None:
+        self._running.insert(sequence, urgency(sequence))
+
+    def left(self, sequence: Sequence) -> None:
+        self._running.remove(sequence)
+
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
-        return sorted(running, key=urgency)
+        return list(self._running)
 
     def is_before(self, waiting: Sequence, running: Sequence) -> bool:
         return urgency(waiting) < urgency(running)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
+from collections.abc import Sequence as SequenceOf
 from typing import NamedTuple, Protocol
 
 from headway.core.blocks import BlockPool
@@ -32,9 +34,9 @@ class Precedence(Protocol):
         once these run."""
         ...
 
-    def lowest(self, running: Collection[Sequence]) -> int:
-        """No rank of these, at least one, is larger."""
-        return max(map(self.rank, running))
+    def lowest(self) -> int:
+        """No rank of the running, at least one, is larger."""
+        return 0
 
     def may_pay(self, sequence: Sequence) -> bool:
         """Whether it may be put out for a waiting one that outranks it."""
@@ -44,8 +46,12 @@ class Precedence(Protocol):
         """What it leaves free for others, when it enters and when it grows; None: anybody."""
         return NOTHING
 
-    def begin(self, running: Collection[Sequence], pool: BlockPool) -> None:
-        """A step begins with these."""
+    def watch(self, running: Mapping[int, Sequence], pool: BlockPool) -> None:
+        """Who runs, by id, and what they hold blocks of, from now on. Once."""
+        return
+
+    def begin(self) -> None:
+        """A step begins."""
         return
 
     def entered(self, sequence: Sequence) -> None:
@@ -53,7 +59,11 @@ class Precedence(Protocol):
         return
 
     def left(self, sequence: Sequence) -> None:
-        """The sequence lost its slot: it was preempted or has ended."""
+        """The sequence loses its slot, and next its blocks: it was preempted or has ended."""
+        return
+
+    def grew(self, sequence: Sequence, block_ids: SequenceOf[int]) -> None:
+        """The sequence got these blocks, which nobody else holds."""
         return
 
 
@@ -71,5 +81,17 @@ class PriorityRanks(Precedence):
 
     has_ranks = True
 
+    def __init__(self) -> None:
+        self._priorities: Counter[int] = Counter()  # of the running
+
+    def entered(self, sequence: Sequence) -> None:
+        self._priorities[sequence.request.priority] += 1
+
+    def left(self, sequence: Sequence) -> None:
+        self._priorities -= Counter((sequence.request.priority,))
+
     def rank(self, sequence: Sequence, entering: Collection[Sequence] = ()) -> int:
         return sequence.request.priority
+
+    def lowest(self) -> int:
+        return max(self._priorities)

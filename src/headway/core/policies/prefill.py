@@ -34,8 +34,13 @@ class PrefillPlacement(Protocol):
         """How many of the tokens that it wants a sequence would have of a whole step's budget."""
         ...
 
-    def order(self, running: list[Sequence], num_waiting: int) -> list[Sequence]:
-        """A step begins: the running, in their order of service, in the order to place them."""
+    def order(
+        self, running: list[Sequence], prompts: list[Sequence], num_waiting: int
+    ) -> list[Sequence]:
+        """A step begins: the running, in their order of service, in the order to place them.
+
+        `prompts`: whoever of all that run may have more than one token to compute, in no order.
+        """
         return running
 
     def bars(self, sequence: Sequence) -> Blocker | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Sequence as SequenceOf
 
 from headway.core.blocks import BlockPool
@@ -36,14 +36,17 @@ class TenantShares(Precedence):
         self._weights = weights
         self._present: Counter[str] = Counter()  # sequences that run or wait
         self._num_running: Counter[str] = Counter()
+        self._num_own: Counter[str] = Counter()  # blocks of theirs that nobody else holds
+        self._holders: dict[int, int] = {}  # by block: the sum of their ids; of one alone, its own
+        self._over: dict[str, bool] = {}  # of tenants that run, as far as somebody asked
         self._weight = 0  # of the present
         self._gone: tuple[str, int] | None = None  # the latest, and when: admissions before it
         self._num_entered = 0
-        self._running: Collection[Sequence] = ()
-        self._num_held: Counter[str] | None = None  # blocks not shared, in this step
+        self._running: Mapping[int, Sequence] = {}
+        self._pool = BlockPool(1)
+        self._kept = NOTHING
+        self._num_held: Counter[str] | None = None  # `_num_own` when this step began
         self._num_taken_blocks = 0  # by all
-        self._num_blocks = 0
-        self._num_shared: Callable[[SequenceOf[int]], int] = len  # of a block table
 
     # ---- Who is there ----
 
@@ -53,6 +56,7 @@ class TenantShares(Precedence):
 
     def came(self, tenant: str) -> None:
         """One more sequence of it waits or runs."""
+        self._over.clear()
         if tenant not in self._present:
             self._weight += self._weights.get(tenant, 1)
             if self._gone and self._gone[0] == tenant:
@@ -61,6 +65,7 @@ class TenantShares(Precedence):
 
     def went(self, tenant: str) -> None:
         """One less."""
+        self._over.clear()
         self._present[tenant] -= 1
         if not self._present[tenant]:
             del self._present[tenant]
@@ -69,6 +74,7 @@ class TenantShares(Precedence):
 
     def entered(self, sequence: Sequence) -> None:
         self.came(sequence.request.tenant)
+        self._hold(sequence, 1)
         self._num_running[sequence.request.tenant] += 1
         if self._num_held is not None:
             self._num_held[sequence.request.tenant] += len(sequence.block_ids)
@@ -78,13 +84,38 @@ class TenantShares(Precedence):
 
     def left(self, sequence: Sequence) -> None:
         self.went(sequence.request.tenant)
+        self._hold(sequence, -1)
         self._num_running[sequence.request.tenant] -= 1
         if not self._num_running[sequence.request.tenant]:
             del self._num_running[sequence.request.tenant]
+            self._num_own.pop(sequence.request.tenant, None)
 
-    def begin(self, running: Collection[Sequence], pool: BlockPool) -> None:
-        self._running, self._num_held = running, None
-        self._num_blocks, self._num_shared = pool.num_blocks, pool.num_shared
+    def grew(self, sequence: Sequence, block_ids: SequenceOf[int]) -> None:
+        self._num_own[sequence.request.tenant] += len(block_ids)
+        self._holders.update(dict.fromkeys(block_ids, sequence.sequence_id))
+
+    def _hold(self, sequence: Sequence, sign: int) -> None:
+        """It has come to hold its blocks (1), or is about to give them up (-1)."""
+        holders, own = self._holders, self._num_own
+        for block_id in sequence.block_ids:
+            total = holders.get(block_id, 0)
+            holders[block_id] = total + sign * sequence.sequence_id
+            num_holders = self._pool.num_holders(block_id)
+            if num_holders == 1:
+                own[sequence.request.tenant] += sign
+            elif num_holders == 2:
+                other = total if sign > 0 else holders[block_id]
+                own[self._running[other].request.tenant] -= sign
+
+    def watch(self, running: Mapping[int, Sequence], pool: BlockPool) -> None:
+        self._running, self._pool = running, pool
+        num_blocks = self._config.num_blocks_for(self._config.max_num_batched_tokens)
+        num_blocks = min(num_blocks, pool.num_blocks // _KEPT)
+        self._kept = Kept(min(1, self._config.max_num_seqs // _KEPT), num_blocks)
+
+    def begin(self) -> None:
+        self._num_held = None
+        self._over.clear()
 
     # ---- Who is over its share ----
 
@@ -93,7 +124,7 @@ class TenantShares(Precedence):
             return self.is_over(sequence)
         return not self._is_low(self._has(sequence, entering), sequence)
 
-    def lowest(self, running: Collection[Sequence]) -> int:
+    def lowest(self) -> int:
         return 1
 
     def may_pay(self, sequence: Sequence) -> bool:
@@ -101,13 +132,19 @@ class TenantShares(Precedence):
 
     def is_over(self, sequence: Sequence) -> bool:
         """Whether its tenant is over its share, or would be if this one ran too."""
+        tenant, runs = sequence.request.tenant, sequence.status is _RUNNING
+        if runs and tenant in self._over:
+            return self._over[tenant]
         has = self._has(sequence)
         taken = len(self._running), self._num_taken_blocks
-        return not self._is_low(has, sequence) and self._exceeds(has, sequence, taken)
+        is_over = not self._is_low(has, sequence) and self._exceeds(has, sequence, taken)
+        if runs:
+            self._over[tenant] = is_over
+        return is_over
 
     def _is_low(self, has: _Amounts, sequence: Sequence) -> bool:
         """One sequence, or no more than a part of its tenant's share."""
-        part = self._config.max_num_seqs // _LOW, self._num_blocks // _LOW
+        part = self._config.max_num_seqs // _LOW, self._pool.num_blocks // _LOW
         return has[0] < 2 or not self._exceeds(has, sequence, part)
 
     def _exceeds(self, has: _Amounts, sequence: Sequence, total: _Amounts) -> bool:
@@ -119,18 +156,13 @@ class TenantShares(Precedence):
     def kept(self, sequence: Sequence | None) -> Kept:
         if not self.has_ranks or (sequence is not None and not self.is_over(sequence)):
             return NOTHING
-        num_blocks = self._config.num_blocks_for(self._config.max_num_batched_tokens)
-        num_blocks = min(num_blocks, self._num_blocks // _KEPT)
-        return Kept(min(1, self._config.max_num_seqs // _KEPT), num_blocks)
+        return self._kept
 
     def _has(self, sequence: Sequence, entering: Collection[Sequence] = ()) -> _Amounts:
         """What its tenant has, and with what it needs itself, and those, if it waits."""
         tenant = sequence.request.tenant
         if self._num_held is None:
-            self._num_held = Counter()
-            for resident in self._running:
-                num_own = len(resident.block_ids) - self._num_shared(resident.block_ids)
-                self._num_held[resident.request.tenant] += num_own
+            self._num_held = self._num_own.copy()
             self._num_taken_blocks = self._num_held.total()
         num_slots, num_blocks = self._num_running[tenant], self._num_held[tenant]
         if sequence.status is not _RUNNING:

@@ -64,17 +64,19 @@ class Shared(PrefillPlacement):
 
     # ---- Who comes when ----
 
-    def order(self, running: list[Sequence], num_waiting: int) -> list[Sequence]:
+    def order(
+        self, running: list[Sequence], prompts: list[Sequence], num_waiting: int
+    ) -> list[Sequence]:
         self._purse = self._first = self._under_way = None
         self._entering = []
         self._is_first_served, self._most_of_first = False, 0
         self._num_waiting = num_waiting
-        self._prompts = [s for s in running if s.num_wanted_tokens() > 1]
+        ids = {s.sequence_id for s in prompts if s.num_wanted_tokens() > 1}
+        self._prompts = [s for s in running if s.sequence_id in ids] if ids else []
         if not self._prompts:
             return running
         self._first = self._prompts[0]
         self._prompts.sort(key=Sequence.num_wanted_tokens)
-        ids = {sequence.sequence_id for sequence in self._prompts}
         return [s for s in running if s.sequence_id not in ids] + self._prompts
 
     def bars(self, sequence: Sequence) -> Blocker | None:

@@ -38,9 +38,6 @@ class ShortestFirst(Ordering):
         arrived = self._ageing * sequence.request.arrival_ns
         self._queue.insert(sequence, _NS * self.work(sequence) + arrived)
 
-    def requeue(self, sequence: Sequence, now_ns: int) -> None:
-        self.enqueue(sequence, now_ns)
-
     def work(self, sequence: Sequence) -> int:
         """Predicted, in weighted tokens, of one that is queued."""
         num_outputs = self._forecast.num_tokens_left(sequence)
@@ -51,6 +48,3 @@ class ShortestFirst(Ordering):
 
     def waiting(self, now_ns: int) -> Iterable[Sequence]:
         return self._queue
-
-    def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
-        return list(running)

@@ -26,15 +26,17 @@ class Yielding(PrefillPlacement):
         self._most = self._num_left = -(-budget // _PARTS)  # for those over their share
         self._taken_by: str | None = None  # the latest tenant not over its share with a prompt
 
-    def order(self, running: list[Sequence], num_waiting: int) -> list[Sequence]:
+    def order(
+        self, running: list[Sequence], prompts: list[Sequence], num_waiting: int
+    ) -> list[Sequence]:
         self._num_left, self._taken_by = self._most, None
         if not self._shares.has_ranks:
             return running
-        prompts = [s for s in running if not s.num_quiet_steps and s.num_wanted_tokens() > 1]
-        late = {s.sequence_id: s for s in prompts if self._shares.is_over(s)}
+        prompts = [s for s in prompts if s.num_wanted_tokens() > 1]
+        late = {s.sequence_id for s in prompts if self._shares.is_over(s)}
         if not late or len(late) == len(prompts):
             return running
-        return [s for s in running if s.sequence_id not in late] + list(late.values())
+        return sorted(running, key=lambda s: s.sequence_id in late)
 
     def chunk(
         self, sequence: Sequence, first_position: int, num_wanted: int, step: StepBuilder
