@@ -19,7 +19,8 @@ from headway.bench.tally import SECOND, Rules, Tally
 from headway.bench.watch import Watch
 from headway.simulator.workload.base import ClientRequest, Traffic
 
-_READY_BYTES = 1 << 26  # of requests that are put into bytes before the first one is due
+# What is put into bytes before the first request is due: about a second's work.
+_READY_BYTES, _READY_REQUESTS = 1 << 26, 20_000
 _MOST_IN_VAIN = 100  # requests in a row that find no server, and it is gone
 _LOOK_S = 0.25
 
@@ -98,7 +99,7 @@ class Load:
         for client in arrivals:
             ready.append(self._ask(client))
             num_bytes += len(ready[-1].raw)
-            if num_bytes > _READY_BYTES:
+            if num_bytes > _READY_BYTES or len(ready) >= _READY_REQUESTS:
                 break
         return ready
 

@@ -53,4 +53,12 @@ RECORDED = (
     Recorded("llama-cpp-3-clients-decode", Wall.DECODE, is_clean=True),
     Recorded("llama-cpp-one-long-output", Wall.DECODE, is_clean=True),
     Recorded("llama-cpp-a-long-prompt", Wall.PREFILL, is_clean=True, is_guess=True),
+    Recorded("vllm-idle", Wall.CLIENT, is_clean=True),
+    Recorded("vllm-0.3-requests-a-second", Wall.NOTHING, is_clean=True),
+    Recorded("vllm-4-slots-32-clients", Wall.SLOTS),
+    Recorded("vllm-4-slots-12-long-outputs", Wall.SLOTS),
+    Recorded("vllm-4-slots-open-load", Wall.SLOTS, frozenset({"queueing-collapse"})),
+    # The machine was shared, and its steps stood still now and then: that is warned of.
+    Recorded("vllm-3-clients-decode", Wall.DECODE, frozenset({"decode-stalls"})),
+    Recorded("vllm-one-long-output", Wall.DECODE, is_clean=True),
 )

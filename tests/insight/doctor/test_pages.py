@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
 import pytest
 from hypothesis import given, settings
@@ -241,3 +242,24 @@ def test_of_counts_printed_with_six_digits_a_small_change_is_not_seen() -> None:
 def test_prompt_tokens_are_those_of_the_cache_as_well_whoever_counts_them_apart() -> None:
     *_, reading = readings(llama(0, "5", "64", "8", "10"), llama(0, "9", "74", "16", "150"))
     assert (reading.num_prompt_tokens, reading.num_cached_tokens) == (150, 140)
+
+
+@pytest.mark.parametrize(
+    ("running", "is_at_cap"), [([4, 4, 3, 4, 4, 4, 0, 0], True), ([4, 4, 3, 4, 1, 4, 4, 4], False)]
+)
+def test_the_slot_cap_counts_while_somebody_waits(running: list[float], is_at_cap: bool) -> None:
+    """Between one that ends and the next that is admitted a slot of few is free for a moment."""
+    seen = Seen(running, [9] * 6 + [0, 0], steady(0.1, 8), **BUSY)
+    observation = observe_pages(seen.looks(vllm), "pages")
+    told = tuple(dataclasses.replace(r, max_num_seqs=4) for r in observation.readings)
+    diagnosis = diagnose(dataclasses.replace(observation, readings=told))
+    assert (diagnosis.wall is Wall.SLOTS) == is_at_cap
+
+
+def test_what_the_cache_was_sized_by_is_what_is_to_be_changed() -> None:
+    page = (
+        "vllm:num_requests_running 9\nvllm:num_requests_waiting 9\nvllm:kv_cache_usage_perc 0.99\n"
+        'vllm:cache_config_info{num_gpu_blocks_override="40",kv_cache_memory_bytes="None"} 1\n'
+    )
+    diagnosis = diagnose(observe_pages([(read_page(page), 2.0 * n) for n in range(4)], ""))
+    assert diagnosis.changes[0].what == "--num-gpu-blocks-override"

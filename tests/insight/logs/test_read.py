@@ -92,6 +92,19 @@ def test_the_first_vllm(tmp_path):
     assert first.num_kv_tokens == 27166 * 16
 
 
+def test_a_vllm_on_a_cpu_is_no_headway(tmp_path):
+    """As vLLM 0.32 wrote it; Headway's line has no source file before it."""
+    line = (
+        "Engine 000: Avg prompt throughput: 40.0 tokens/s, Avg generation throughput: 6.5 tokens/s,"
+        " Running: 4 reqs, Waiting: 28 reqs, CPU KV cache usage: 1.1%, Prefix cache hit rate: 50.0%"
+    )
+    vllms = f"(APIServer pid=7768) INFO 11-30 13:35:27 [loggers.py:335] {line}"
+    seen = observed(tmp_path, vllms)
+    assert seen.server == "vllm"
+    assert (seen.readings[0].num_cached_tokens, seen.readings[0].num_preemptions) == (None, None)
+    assert observed(tmp_path, f"INFO 2026-11-30 13:14:17,261 {line}").server == "headway"
+
+
 def test_several_engines_are_one_server(tmp_path):
     lines = [v1(10 * n, engine, running=10 + engine) for n in (1, 2) for engine in (0, 1)]
     size = "INFO 03-17 15:37:59 [kv_cache_utils.py:1] GPU KV cache size: 1,000 tokens"

@@ -86,7 +86,8 @@ def _more_slots(course: Course) -> tuple[Change, ...]:
 
 
 def _memory(course: Course) -> str:
-    return _MEMORY.get(course.server or "", "memory for the KV cache")
+    usual = _MEMORY.get(course.server or "", "memory for the KV cache")
+    return course.state.memory_flag or usual
 
 
 def _more_memory(course: Course) -> tuple[Change, ...]:

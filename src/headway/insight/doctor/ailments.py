@@ -13,8 +13,8 @@ from headway.insight.figures import counted, listed
 
 _ENOUGH = 20  # requests, to speak of shares
 _LEAST_STALL_S = 0.2
-_PROMPTS = "prompts of others share their steps"
-_NOT_PROMPTS = "and no prompt is long enough to be why; look at what else the machine does"
+_PROMPTS = ": prompts of others share their steps"
+_NOT_PROMPTS = ", and no prompt is long enough to be why; look at what else the machine does"
 
 
 def findings_of(course: Course) -> tuple[Finding, ...]:
@@ -69,7 +69,7 @@ def _decode_stalls(course: Course) -> Iterator[Finding]:
     yield Finding(
         kind="decode-stalls",
         severity=Severity.WARNING,
-        title=f"Tokens stop coming now and then: {'evictions' if preempting else cause}.",
+        title=f"Tokens stop coming now and then{': evictions' if preempting else cause}.",
         evidence=(
             f"between two tokens: {middle * 1e3:,.0f} ms in the median, {high * 1e3:,.0f} ms in "
             f"the 99th percentile ({high / max(middle, 1e-9):.0f} times)",

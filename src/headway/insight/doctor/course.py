@@ -8,6 +8,7 @@ from headway.insight.doctor.combine import mean, over_time
 from headway.insight.doctor.readings import Observation, Reading
 
 _LEAST_WAITING_SHARE = 0.5  # of the moments, from which on a queue is more than a blip
+_LEAST_PINNED_SHARE = 0.7  # at its top so much of the time is what has run into a ceiling
 
 
 class Course:
@@ -62,14 +63,22 @@ class Course:
 
     @property
     def is_at_slot_cap(self) -> bool | None:
-        """None where the cap is not known."""
-        cap, running = self.state.max_num_seqs, self.state.num_running
-        return None if cap is None or running is None else running >= 0.97 * cap
+        """Most of the time that somebody waits. None where the cap is not known."""
+        cap = self.state.max_num_seqs
+        crowded = [r for r in self.moments if (r.num_waiting or 0.0) >= 1] or self.moments
+        running = [r.num_running for r in crowded if r.num_running is not None]
+        if cap is None or not running:
+            return None
+        return _share(running, lambda n: n >= 0.97 * cap) >= _LEAST_PINNED_SHARE
 
     def is_pinned(self, values: Sequence[float]) -> bool:
         """At its largest value most of the time, as what runs into a ceiling is."""
         top = max(values, default=0.0)
-        return len(values) >= 3 and top > 0 and _share(values, lambda v: v >= 0.99 * top) >= 0.7
+        return (
+            len(values) >= 3
+            and top > 0
+            and _share(values, lambda v: v >= 0.99 * top) >= _LEAST_PINNED_SHARE
+        )
 
     # ---- The watch ----
 

@@ -24,6 +24,11 @@ _INFO_SETTINGS = {
     "max_num_batched_tokens": "max_num_batched_tokens",
     "max_model_len": "max_model_len",
 }
+# What each says is the KV cache's size, whatever share of the memory is to be used.
+_MEMORY_FLAGS = {
+    "num_gpu_blocks_override": "--num-gpu-blocks-override",
+    "kv_cache_memory_bytes": "--kv-cache-memory-bytes",
+}
 
 
 def server_of(page: Page) -> Server:
@@ -221,6 +226,8 @@ def _settings(engine: _Engine) -> dict[str, Any]:
         if values["num_kv_tokens"] is None:
             size, number = (_whole_number(labels.get(n)) for n in ("block_size", "num_gpu_blocks"))
             values["num_kv_tokens"] = size * number if size and number else None
+        given = [flag for label, flag in _MEMORY_FLAGS.items() if _whole_number(labels.get(label))]
+        values["memory_flag"] = given[0] if given else None
         if "kv_policy" in labels:
             values["reserves"] = labels["kv_policy"] == "reserve"
     return values

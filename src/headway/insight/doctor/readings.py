@@ -77,6 +77,7 @@ class Reading:
     max_num_batched_tokens: int | None = None
     max_model_len: int | None = None
     num_kv_tokens: int | None = None  # that the KV cache holds
+    memory_flag: str | None = None  # that the KV cache's size was given by
     reserves: bool | None = None  # whether max_tokens is set aside at admission
     max_loras: int | None = None
     adapters_running: tuple[str, ...] | None = None

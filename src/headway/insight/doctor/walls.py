@@ -209,7 +209,8 @@ def _pinned(course: Course) -> Verdict | None:
         return None
     top = max(running)
     if course.is_pinned(running):
-        because = f"{top:.0f} run all the time while requests wait and memory is free"
+        often = "all" if min(running) == top else "nearly all"
+        because = f"{top:.0f} run {often} the time while requests wait and memory is free"
         return Verdict(Wall.SLOTS, Confidence.MEDIUM, because, Severity.WARNING)
     if len(running) < 3 and top in _USUAL_CAPS:
         because = f"{top:.0f} run, which many set as the cap, while requests wait"

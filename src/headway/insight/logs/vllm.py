@@ -4,6 +4,7 @@
     Running: 83 reqs, Waiting: 41 reqs, Preemptions: 38, GPU KV cache usage: 99.8%, …
 
 Early versions have Pending and Swapped where others have Waiting. Prompt tokens are those computed.
+On a CPU vLLM says "CPU KV cache usage" as Headway does; it names its source file before the line.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _NUMBERS = {
         "hits": rf"(?<!External )Prefix cache hit rate: {NUMBER}%",
     }.items()
 }
+_SOURCE_FILE = re.compile(r"\b\w+\.py:[0-9]{1,6}\]")
 _ENGINE = re.compile(r"Engine ([0-9]{1,6}):")
 
 
@@ -67,7 +69,8 @@ class VllmLog:
         }
         if "running" not in line or "output" not in line:
             return None
-        self.is_headway = "cpu" in line and "gpu" not in line
+        is_named = _SOURCE_FILE.search(text.partition("Avg ")[0]) is not None
+        self.is_headway = "cpu" in line and "gpu" not in line and not is_named
         self.tells_preemptions |= self.is_headway or "preemptions" in line
         match = _ENGINE.search(text)
         engine = int(match[1]) if match else 0
