@@ -1,24 +1,31 @@
 """Do other people's load generators see what `headway bench serve` sees?
 
     python -m benchmarks.compare_clients --tokenizer FOLDER [--guidellm PROGRAM] [--aiperf PROGRAM]
-        [--rate 4] [--requests 64] [--rounds 3] [--prompt 128] [--output 32] [--results FILE]
+        [--rate 4] [--requests 64] [--rounds 3] [--prompt 128] [--output 32] [--apart]
+        [--results FILE]
 
 One server (the default model), requests of equal length at a constant rate, the clients by turns.
 Beside what each client says stands what the server's own /metrics say of the same requests: of two
 clients that are right, both say what the server says of its run, and the runs are alike but for the
-machine's noise. FOLDER is a tokenizer as transformers reads it, for the clients that need one
-(tests/clients/others/tokenizer_folder.py writes it).
+machine's noise. A client that computes more makes the server slower, even from another processor:
+two may be halves of one core. --apart gives the server the first processor, and keeps the others
+busy when their client is not, so that the server has the same to bear from all.
+
+Between tokens each request counts as one: what guidellm and aiperf call inter-token latency is what
+vLLM and `headway bench` call TPOT. FOLDER is a tokenizer as transformers reads it, for the clients
+that need one (tests/clients/others/tokenizer_folder.py writes it).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.load.server import Server, running
@@ -30,7 +37,7 @@ Figures = dict[str, float]
 SOURCE = Path(__file__).parents[1] / "src"
 # Without a prefix cache: some clients ask the same texts in every run.
 FLAGS = ["--quantization", "int8", "--kv-cache-memory-bytes", "1g", "--no-enable-prefix-caching"]
-COLUMNS = ("tokens_per_second", "ttft_mean", "ttft_p50", "itl_mean", "e2e_mean")
+COLUMNS = ("tokens_per_second", "ttft_mean", "ttft_p50", "tpot_mean", "e2e_mean")
 
 
 def headway(args: argparse.Namespace, server: Server, folder: Path) -> Figures:
@@ -44,7 +51,7 @@ def headway(args: argparse.Namespace, server: Server, folder: Path) -> Figures:
         "tokens_per_second": point["output_tokens_per_second"],
         "ttft_mean": point["ttft_s"]["mean"] * 1e3,
         "ttft_p50": point["ttft_s"]["p50"] * 1e3,
-        "itl_mean": point["itl_s"]["mean"] * 1e3,
+        "tpot_mean": point["tpot_s"]["mean"] * 1e3,
         "e2e_mean": point["e2el_s"]["mean"] * 1e3,
     }
 
@@ -65,7 +72,7 @@ def guidellm(args: argparse.Namespace, server: Server, folder: Path) -> Figures:
         "tokens_per_second": metrics["output_tokens_per_second"]["mean"],
         "ttft_mean": metrics["time_to_first_token_ms"]["mean"],
         "ttft_p50": metrics["time_to_first_token_ms"]["median"],
-        "itl_mean": metrics["inter_token_latency_ms"]["mean"],
+        "tpot_mean": metrics["inter_token_latency_ms"]["mean"],
         "e2e_mean": metrics["request_latency"]["mean"] * 1e3,
     }
 
@@ -82,7 +89,7 @@ def aiperf(args: argparse.Namespace, server: Server, folder: Path) -> Figures:
         "tokens_per_second": report["output_token_throughput"]["avg"],
         "ttft_mean": report["time_to_first_token"]["avg"],
         "ttft_p50": report["time_to_first_token"]["p50"],
-        "itl_mean": report["inter_token_latency"]["avg"],
+        "tpot_mean": report["inter_token_latency"]["avg"],
         "e2e_mean": report["request_latency"]["avg"],
     }
 
@@ -105,9 +112,41 @@ def measured(
     with tempfile.TemporaryDirectory() as folder:
         said = client(args, server, Path(folder))
     after = since(before, read_histograms(target, {}))
-    names = {"ttft": "ttft_mean", "itl": "itl_mean", "e2el": "e2e_mean"}
+    names = {"ttft": "ttft_mean", "itl": "tpot_mean", "e2el": "e2e_mean"}
     there = {names[name]: histogram.mean_s * 1e3 for name, histogram in after.items()}
     return {"client": said, "server": {**there, "requests": after["ttft"].count}}
+
+
+@contextlib.contextmanager
+def serving(*, apart: bool) -> Iterator[Server]:
+    """With `apart` on the first processor, and whoever is started meanwhile on the others."""
+    if not apart:
+        with running(FLAGS) as server:
+            yield server
+        return
+    first, *others = sorted(os.sched_getaffinity(0))
+    if not others:
+        sys.exit("--apart needs two processors")
+    os.sched_setaffinity(0, {first})
+    with running(FLAGS) as server, contextlib.ExitStack() as stack:
+        os.sched_setaffinity(0, others)
+        for processor in others:
+            stack.enter_context(kept_busy(processor))
+        yield server
+
+
+@contextlib.contextmanager
+def kept_busy(processor: int) -> Iterator[None]:
+    """By what gives way at once to everybody else."""
+    pin = f"os.sched_setaffinity(0, {{{processor}}})"
+    yielding = "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))"
+    code = f"import os; {pin}; {yielding}\nwhile True: pass"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def show(name: str, figures: dict[str, Figures]) -> None:
@@ -131,16 +170,17 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--output", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--apart", action="store_true")
     parser.add_argument("--results", type=Path)
     args = parser.parse_args()
     clients = {"headway": headway}
     clients |= {name: one for name, one in OTHERS.items() if getattr(args, name)}
     print("milliseconds; in brackets what the server's /metrics say of the same requests")
-    with running(FLAGS) as server:
+    with serving(apart=args.apart) as server:
         measured(headway, argparse.Namespace(**{**vars(args), "requests": 8}), server)  # warm
-        for _ in range(args.rounds):
-            for name, client in clients.items():
-                figures = measured(client, args, server)
+        for turn in range(args.rounds):
+            for name in sorted(clients, reverse=bool(turn % 2)):
+                figures = measured(clients[name], args, server)
                 show(name, figures)
                 if args.results:
                     with args.results.open("a") as file:

@@ -1,6 +1,7 @@
 """Does `headway plan` know how many sequences the engine runs at once, and how fast?
 
-    python benchmarks/plan.py [--blocks 512] [--requests 150] [--kv-policy on-demand] [--seconds 25]
+    python benchmarks/plan.py [MODEL] [--blocks 512] [--requests 150] [--kv-policy on-demand]
+        [--seconds 25]
 
 Steps are measured as `--hardware this-machine` does it, the plan is made, and then the engine
 serves so many requests that all come at once, with a small pool. What is counted are the steps in
@@ -33,8 +34,9 @@ def asked(arguments: argparse.Namespace) -> Asked:
         "--prompt-tokens": PROMPT_TOKENS,
         "--output-tokens": OUTPUT_TOKENS,
     }
+    model = [arguments.model] if arguments.model else []
     settings = ["--num-gpu-blocks-override", str(arguments.blocks)]
-    return asked_of([*settings, "--kv-policy", arguments.kv_policy], own)
+    return asked_of([*model, *settings, "--kv-policy", arguments.kv_policy], own)
 
 
 def served(arguments: argparse.Namespace, found: Asked) -> Result:
@@ -46,6 +48,7 @@ def served(arguments: argparse.Namespace, found: Asked) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.jsonl"
         llm = LLM(
+            arguments.model,
             num_gpu_blocks_override=arguments.blocks,
             max_num_seqs=256,
             kv_policy=arguments.kv_policy,
@@ -64,6 +67,7 @@ def served(arguments: argparse.Namespace, found: Asked) -> Result:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", nargs="?")
     parser.add_argument("--blocks", type=int, default=512)
     parser.add_argument("--requests", type=int, default=150)
     parser.add_argument("--kv-policy", default="on-demand")
