@@ -153,7 +153,7 @@ def _line(curve: Curve, x: _Scale, y: _Scale) -> Iterator[str]:
     yield f'<path fill="none" stroke="{colour}" stroke-width="1.6"{dashes} d="M{path}"/>'
     fill = "#fff" if curve.is_tail else colour
     for (a, b), place in zip(at, curve.places, strict=True):
-        title = f"<title>{place.rate:g} requests per second: {time_text(place.latency_s)}</title>"
+        title = f"<title>{place.rate:.3g} requests per second: {time_text(place.latency_s)}</title>"
         circle = f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.2" fill="{fill}" stroke="{colour}">'
         yield f"{circle}{title}</circle>"
     if not curve.is_tail and not curve.is_simulated:
@@ -165,7 +165,7 @@ def _names(at: Sequence[tuple[float, float]], curve: Curve) -> Iterator[str]:
     last = (-100.0, -100.0)
     for (a, b), place in zip(at, curve.places, strict=True):
         if math.dist((a, b), last) > 16:
-            yield _text(a - 5, b - 5, f"{place.rate:g}", "end", "small")
+            yield _text(a - 5, b - 5, f"{place.rate:.3g}", "end", "small")
             last = (a, b)
 
 

@@ -48,7 +48,7 @@ def _draw(axes: Axes, curves: Sequence[Curve], label: str) -> None:
 def _name_rates(axes: Axes, curve: Curve) -> None:
     for place in curve.places:
         axes.annotate(
-            f"{place.rate:g}",
+            f"{place.rate:.3g}",
             (place.latency_s, place.tokens_per_second),
             xytext=(-5, 5),
             textcoords="offset points",

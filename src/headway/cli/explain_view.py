@@ -221,7 +221,9 @@ def _of_several(found: Explanation, shown: SequenceExplanation) -> Iterator[str]
 
 def _wrapped(text: str, width: int, left: str = "") -> str:
     """Broken between words; what goes on stands further in."""
-    return textwrap.fill(text, width, initial_indent=left, subsequent_indent=left + "  ")
+    return textwrap.fill(
+        text, width, initial_indent=left, subsequent_indent=left + "  ", break_on_hyphens=False
+    )
 
 
 def _plain(text: str) -> str:

@@ -135,10 +135,16 @@ def scale_by_time(axes: Axes) -> None:
 
     axes.set_xscale("log")
     least, most = axes.get_xlim()
-    steps = (1.0, 2.0, 5.0) if most < 100 * least else (1.0,)
-    axes.xaxis.set_major_locator(LogLocator(subs=steps))
+    axes.xaxis.set_major_locator(LogLocator(subs=_steps(most / least)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: time_text(value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _steps(span: float) -> tuple[float, ...]:
+    """What a power of ten is named at, so that there are a few names and no crowd."""
+    if span < 5:
+        return tuple(map(float, range(1, 10)))
+    return (1.0, 2.0, 5.0) if span < 100 else (1.0,)
 
 
 def time_text(seconds: float) -> str:

@@ -42,8 +42,11 @@ class Trials:
         if not variants:
             return ()
         before = self._base().summary()
-        tried = [(v, after) for v in variants if (after := _summary(v.setup))]
-        ranked = sorted(tried, key=lambda entry: -_score(before, entry[1]))
+        tried: dict[tuple[str, str], tuple[_Tried, Summary]] = {}
+        for variant in variants:
+            if after := _summary(variant.setup):  # of values that bring the same, the first
+                tried.setdefault((variant.flag, _gain(before, after)), (variant, after))
+        ranked = sorted(tried.values(), key=lambda entry: -_score(before, entry[1]))
         helping = [entry for entry in ranked if _score(before, entry[1]) >= _LEAST_GAIN]
         told = helping[:_MOST_TOLD] or ranked[:1]
         return tuple(self._change(before, variant, after) for variant, after in told)
