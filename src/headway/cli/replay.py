@@ -120,6 +120,7 @@ def _exactly(recordings: Sequence[Recording], json_target: str | None) -> int:
 
 def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str, str]) -> int:
     from headway.cli.readouts import print_side_by_side, settings_of, write_json
+    from headway.cli.tables import print_text
     from headway.cli.what_if import fitted_model, recorded_setup, recorded_traffic
     from headway.replay.measured import replay_and_measure
     from headway.simulator.binding import Binding
@@ -138,12 +139,12 @@ def _what_if(recording: Recording, settings: Mapping[str, Any], own: Mapping[str
     for name in setups:
         _check_served(name, results[name])
     if own.get("--json") != "-":
-        print(f"{about}\n")
+        print_text(about, "")
         print_side_by_side({name: [result.summary()] for name, result in results.items()})
         print()
         for name, result in results.items():
-            print(f"What binds, {name}: {Binding.of(result).sentence()}.")
-        print("\n".join(notes))
+            print_text(f"What binds, {name}: {Binding.of(result).sentence()}.")
+        print_text(*notes)
     if "--json" in own:
         told: dict[str, Any] = {
             name: {

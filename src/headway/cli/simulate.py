@@ -157,15 +157,16 @@ def _print_all(
     beyond: Mapping[str, tuple[int, int]],
 ) -> None:
     from headway.cli.readouts import beyond_lines, inert_lines, note_lines, print_run
+    from headway.cli.tables import print_text
     from headway.simulator.binding import Binding
 
-    print("\n".join([_heading(setup), *note_lines(setup.facts["notes"])]))
+    print_text(_heading(setup), *note_lines(setup.facts["notes"]))
     print()
     print_run(summaries)
     print()
     binding = Binding.of(result)
     lines = inert_lines(report) if report else [f"What binds: {binding.sentence()}."]
-    print("\n".join([*beyond_lines(setup.model, beyond), *lines]))
+    print_text(*beyond_lines(setup.model, beyond), *lines)
 
 
 def _first_run(setup: Setup, output: _Output) -> Result:
@@ -261,6 +262,7 @@ class _Told:
 
 def _sweep(argv: Sequence[str], output: _Output) -> None:
     from headway.cli.readouts import print_sweep, write_json
+    from headway.cli.tables import print_text
     from headway.simulator.sweep import sweep
 
     told = _Told(argv)
@@ -275,10 +277,12 @@ def _sweep(argv: Sequence[str], output: _Output) -> None:
         print("\r", end="", file=sys.stderr)
     if not output.is_quiet:
         notes = told.lines()
-        print("".join(f"{line}\n" for line in notes), end="\n" if notes else "")
+        print_text(*notes)
+        if notes:
+            print()
         print_sweep(points)
         print()
-        print("\n".join(_same_lines(points)))
+        print_text(*_same_lines(points))
     if output.json:
         write_json(
             [_point_values(*both) for both in zip(points, told.points, strict=True)], output.json

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from headway.insight.figures import number, seconds
 
-__all__ = ["number", "print_table", "seconds", "share"]
+__all__ = ["number", "print_table", "print_text", "seconds", "share"]
 
 
 def print_table(
@@ -30,6 +31,17 @@ def print_table(
         for row in (header, *rows) if any(header) else rows:
             cells = (f"{row[i]:{'>' if i else '<'}{widths[i]}}" for i in places)
             print("  ".join(cells).rstrip())
+
+
+def print_text(*lines: str) -> None:
+    """Folded between words on a terminal, as they are elsewhere."""
+    width = shutil.get_terminal_size().columns
+    for line in lines:
+        if not sys.stdout.isatty() or len(line) <= width:
+            print(line)
+            continue
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        print(textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False))
 
 
 def _parts(widths: Sequence[int], num_names: int, columns: float) -> Iterator[list[int]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from headway.bench.figures import TIMES, Figures
 from headway.bench.sweep import RatePoint, best_point
-from headway.cli.tables import number, print_table, seconds, share
+from headway.cli.tables import number, print_table, print_text, seconds, share
 
 _NAMES = {
     "ttft": "time to first token (TTFT)",
@@ -41,7 +41,7 @@ def print_point(point: RatePoint, shown: Shown) -> None:
             print()
             print_table(*table)
     print()
-    print("\n".join(client_lines(figures)))
+    print_text(*client_lines(figures))
 
 
 def time_rows(figures: Figures, shown: Shown) -> Rows:
@@ -171,10 +171,10 @@ def print_rates(points: Sequence[RatePoint]) -> None:
     if simulated[1]:
         print_table(*simulated)
         print()
-    print(best_line(points))
+    print_text(best_line(points))
     for point in sorted(points, key=lambda point: point.rate):
         for line in client_lines(point.figures)[1:]:
-            print(f"At {rate_text(point.rate)}: {line}")
+            print_text(f"At {rate_text(point.rate)}: {line}")
 
 
 def rate_rows(points: Sequence[RatePoint], *, is_wide: bool) -> Rows:

@@ -14,6 +14,7 @@ from headway.cli.bench.load import LoadPlan
 from headway.cli.bench.readouts import Shown, print_point, print_rates
 from headway.cli.bench.session import shown_of
 from headway.cli.readouts import refuse_undrawable, refuse_unwritable, write_json
+from headway.cli.tables import print_text
 from headway.flags import FlagError
 
 
@@ -35,7 +36,7 @@ def tell(
     flags, shown = plan.flags, shown_of(plan.flags)
     heading = _heading(plan, session)
     if "-" not in (flags.get("--json"), flags.get("--csv")):
-        print("\n".join(heading))
+        print_text(*heading)
         print()
         if len(points) > 1:
             print_rates(points)
