@@ -211,7 +211,10 @@ def test_too_few_steps_to_fit_to(
 ) -> None:
     recorded.write_text("".join(f"{line}\n" for line in lines[: len(lines) // 4]))
     assert main(["replay", str(recorded), "--what-if"]) == 2
-    assert "too few for a fit: record at least 40, or give --step-time" in capsys.readouterr().err
+    assert (
+        "too few for a fit, which takes 40: measure for longer, or give --step-time"
+        in capsys.readouterr().err
+    )
 
 
 def test_several_recordings_have_no_one_traffic(

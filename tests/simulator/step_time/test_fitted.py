@@ -161,7 +161,7 @@ def test_steps_of_one_kind_can_be_fitted_too():
 
 
 def test_too_few_steps_are_refused():
-    with pytest.raises(ValueError, match="39 steps are too few for a fit: record at least 40"):
+    with pytest.raises(ValueError, match="39 steps are too few for a fit, which takes 40: measure"):
         fit(observed(39))
 
 

@@ -154,7 +154,8 @@ def fit(
     """
     if len(observations) < MIN_STEPS:
         raise ValueError(
-            f"{len(observations)} steps are too few for a fit: record at least {MIN_STEPS}"
+            f"{len(observations)} steps are too few for a fit, which takes {MIN_STEPS}: "
+            "measure for longer"
         )
     if not 2 <= held_out_every <= MIN_STEPS:
         raise ValueError(f"held_out_every must be in [2, {MIN_STEPS}], got {held_out_every}")
