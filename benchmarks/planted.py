@@ -165,11 +165,14 @@ async def _read_slowly(port: int, asked: Asked, bytes_per_s: int) -> None:
         loop = asyncio.get_running_loop()
         await loop.sock_connect(connection, (HOST, port))
         content = json.dumps(asked.body).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nhost: {HOST}\r\nconnection: close\r\n"
+        head = f"POST /v1/completions HTTP/1.1\r\nhost: {HOST}\r\n"
         await loop.sock_sendall(
             connection, f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
         )
-        while piece := await loop.sock_recv(connection, bytes_per_s // 20):
+        end = b""
+        while not end.endswith(b"0\r\n\r\n"):
+            piece = await loop.sock_recv(connection, bytes_per_s // 20)
+            end = (end + piece)[-8:]
             await asyncio.sleep(len(piece) / bytes_per_s)
 
 

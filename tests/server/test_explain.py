@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -154,6 +157,45 @@ def test_a_key_sees_its_own_requests_and_no_names_of_others(tmp_path: Path) -> N
         assert get(server, f"/{name}/explain", "two").status_code == 404
         assert [r["request_id"] for r in get(server, "", "one").json()["data"]] == [name]
         assert get(server, "", "two").json()["data"] == []
+
+
+@contextmanager
+def unread(server: LiveServer, name: str) -> Iterator[socket.socket]:
+    """A connection with an answer that has ended and lies there: the system holds all of it."""
+    fields = {"n": 16, "max_tokens": 90, "stream": True, "request_id": name}
+    body = json.dumps({"prompt": "x" * 200, **fields})
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", server.port))
+        client.sendall((head + body).encode())
+        server.wait_for(lambda: get(server, f"/{name}/explain").json().get("status") == "length")
+        yield client
+
+
+def num_explained(server: LiveServer) -> int:
+    return len(server.app.state.frontend.explanations.fold)
+
+
+def test_what_a_client_leaves_lying_is_delivery(server: LiveServer) -> None:
+    left_lying_s = 0.3
+    with unread(server, "lying") as client:
+        time.sleep(left_lying_s)
+        assert get(server, "/lying/explain").json()["cause"] == "delivery"
+        assert num_explained(server)
+        while not client.recv(1 << 16).endswith(b"0\r\n\r\n"):
+            pass
+        server.wait_for(lambda: not num_explained(server))
+    found = get(server, "/lying/explain").json()
+    check(found)
+    assert found["parts_ns"]["delivery"] > left_lying_s * 1e9
+
+
+def test_who_goes_without_reading_takes_nothing_more(server: LiveServer) -> None:
+    with unread(server, "gone"):
+        assert num_explained(server)
+    server.wait_for(lambda: not num_explained(server))
+    check(get(server, "/gone/explain").json())
 
 
 # ---- A real engine ----

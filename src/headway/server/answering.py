@@ -21,6 +21,7 @@ from headway.server.logprobs import TokenNames
 from headway.server.schema.answers import ChatChunk, ChatCompletion, Completion, Finish
 from headway.server.schema.bodies import GenerationBody
 from headway.server.sse import DONE, EventStream, JsonAnswer, frame, until_disconnect
+from headway.server.taking import num_untaken_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ async def answer(
 ) -> Response:
     """Hand the requests to the engine and send what comes. Raises ApiError."""
     http.state.request_id = requests[0].request_id  # for the access log
-    call = frontend.open_call(requests, delivery)
+    call = frontend.open_call(requests, delivery, num_untaken_of(http))
     try:
         writer = make_writer(call)
         if delivery.interval is None:

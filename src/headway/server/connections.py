@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import logging
+import sys
+import termios
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +15,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from headway.server.errors import ApiError, Problem
+from headway.server.taking import UNTAKEN
 
 # A request may take longer by the time that its bytes take at this rate: a large body over a slow
 # line is honest, a byte a second is not.
@@ -56,6 +60,18 @@ class WatchedProtocol(H11Protocol):
         limit = self.config.h11_max_incomplete_event_size
         assert limit is not None, "the server always sets it"
         self.conn = ChunkedConnection(h11.SERVER, limit)
+        self.app_state = {**self.app_state, UNTAKEN: self.num_untaken_bytes}
+
+    def num_untaken_bytes(self) -> int:
+        """Written, and not acknowledged by the client's system; 0 once it is closed."""
+        if self.transport.is_closing():
+            return 0
+        held = self.transport.get_write_buffer_size()
+        try:
+            queue = fcntl.ioctl(self.transport.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4))
+        except OSError:  # this system does not tell
+            return held
+        return held + int.from_bytes(queue, sys.byteorder)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -30,6 +30,7 @@ from headway.server.params import Door, seed_source
 from headway.server.rendering import ChatRenderer
 from headway.server.schema.parsing import Parsed, parse
 from headway.server.subscription import EngineDeadError
+from headway.server.taking import NumUntaken, Takers
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
 
@@ -59,6 +60,7 @@ class Frontend:
     timelines: Timelines
     explanations: Explanations | None = None
     open_calls: OpenCalls = field(default_factory=OpenCalls)
+    takers: Takers = field(default_factory=Takers)
 
     @property
     def door(self) -> Door:
@@ -149,7 +151,9 @@ class Frontend:
         except QueueFullError as error:
             raise self._queue_full(error) from None
 
-    def open_call(self, requests: Sequence[Request], delivery: Delivery) -> Call:
+    def open_call(
+        self, requests: Sequence[Request], delivery: Delivery, num_untaken: NumUntaken
+    ) -> Call:
         """Hand the requests to the engine, all or none. Raises ApiError."""
         try:
             subscription = self.client.submit(requests)
@@ -165,7 +169,7 @@ class Frontend:
         generation = Generation(
             subscription, requests, self.tokenizer, delivery, self.client.retry_after_s
         )
-        return Call(self, generation)
+        return Call(self, generation, num_untaken)
 
     def _queue_full(self, error: QueueFullError) -> ApiError:
         is_429 = self.settings.queue_full_status == 429
@@ -174,10 +178,11 @@ class Frontend:
 
 
 class Call:
-    """One request of a generating endpoint, from the engine's door to the last byte sent."""
+    """One request of a generating endpoint, from the engine's door to the last byte taken."""
 
-    def __init__(self, frontend: Frontend, generation: Generation) -> None:
+    def __init__(self, frontend: Frontend, generation: Generation, num_untaken: NumUntaken) -> None:
         self.generation = generation
+        self._num_untaken = num_untaken
         self._frontend = frontend
         self._is_open = True
         frontend.open_calls.count += 1
@@ -201,6 +206,9 @@ class Call:
         self._is_open = False
         self._frontend.open_calls.count -= 1
         self.generation.close()
+        self._frontend.takers.once_taken(self._num_untaken, self._delivered)
+
+    def _delivered(self) -> None:
         self._frontend.client.catch_up()
         requests, now_ns = self.generation.requests, time.monotonic_ns()
         self._frontend.timelines.delivered(requests, now_ns)
