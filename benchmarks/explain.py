@@ -52,6 +52,7 @@ def compare(pairs: int, share: float) -> None:
     for pair in range(pairs):
         for buffer in sorted(figures, reverse=bool(pair % 2)):
             figures[buffer].append(_served(work, buffer))
+    _compare_pairs(figures["0"], figures["10000"])
     for buffer, runs in figures.items():
         speeds = [num_tokens / seconds for seconds, _, _ in runs]
         api = [1e6 * used / num_tokens for _, used, _ in runs]
@@ -60,6 +61,21 @@ def compare(pairs: int, share: float) -> None:
         _show("output tokens per second", speeds)
         _show("API process, us of processor per token", api)
         _show("engine process, us of processor per token", engine)
+
+
+def _compare_pairs(
+    without: list[tuple[float, float, float]],
+    with_it: list[tuple[float, float, float]],
+) -> None:
+    """In percent, each run against its neighbour."""
+    pairs = list(zip(without, with_it, strict=True))
+    print("with explanations against without, in pairs, %")
+    _show("output tokens per second", [100 * (off[0] / on[0] - 1) for off, on in pairs])
+    used = [100 * (sum(on[1:]) / sum(off[1:]) - 1) for off, on in pairs]
+    _show("processor time of both processes", used)
+    if len(used) > 1:
+        error = statistics.stdev(used) / len(used) ** 0.5
+        print(f"  its mean {statistics.mean(used):+.2f}, standard error {error:.2f}")
 
 
 def _served(work: list[tuple[list[int], int]], buffer: str) -> tuple[float, float, float]:
