@@ -104,11 +104,13 @@ def _under_way(url: str, api_key: str | None) -> tuple[UnderWay, ...]:
 
 
 def _due_times(interval_s: float) -> Iterator[float]:
-    """Waits for each of them."""
-    begin = time.monotonic()
+    """Waits for each of them; after a pause, as of a computer that slept, they stay apart."""
+    begin = last = time.monotonic()
+    step_s = interval_s / (_SAMPLES - 1)
     for number in range(_SAMPLES):
-        due = begin + interval_s * number / (_SAMPLES - 1)
+        due = max(begin + number * step_s, last + step_s / 2 if number else begin)
         time.sleep(max(0.0, due - time.monotonic()))
+        last = time.monotonic()
         yield due
 
 

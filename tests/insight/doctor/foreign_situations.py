@@ -114,7 +114,7 @@ TUNED = (
         "vllm: runs, and no step is made",
         Wall.STUCK,
         vllm,
-        Seen(steady(4), steady(2), steady(0.1), seconds=40),
+        Seen(steady(4), steady(2), steady(0.1), seconds=65),
     ),
     Shown(
         "sglang: memory",

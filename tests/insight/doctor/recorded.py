@@ -60,5 +60,6 @@ RECORDED = (
     Recorded("vllm-4-slots-open-load", Wall.SLOTS, frozenset({"queueing-collapse"})),
     # The machine was shared, and its steps stood still now and then: that is warned of.
     Recorded("vllm-3-clients-decode", Wall.DECODE, frozenset({"decode-stalls"})),
+    Recorded("vllm-40-blocks-40-clients", Wall.KV_MEMORY),
     Recorded("vllm-one-long-output", Wall.DECODE, is_clean=True),
 )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.insight.doctor.diagnose import diagnose
-from headway.insight.doctor.findings import Wall
+from headway.insight.doctor.findings import Confidence, Wall
 from headway.insight.doctor.page import MAX_SAMPLES, Page, read_page
 from headway.insight.doctor.pages import observe_pages
 from headway.insight.doctor.readings import Distribution, Reading
@@ -263,3 +263,12 @@ def test_what_the_cache_was_sized_by_is_what_is_to_be_changed() -> None:
     )
     diagnosis = diagnose(observe_pages([(read_page(page), 2.0 * n) for n in range(4)], ""))
     assert diagnosis.changes[0].what == "--num-gpu-blocks-override"
+
+
+def test_a_first_step_that_takes_long_is_not_a_stuck_engine() -> None:
+    """A server that has just started compiles, or computes a long prompt, and has no usual gap."""
+    for seconds, wall in ((20.0, Wall.PREFILL), (70.0, Wall.STUCK)):
+        seen = Seen(steady(1), steady(0), steady(0.1), seconds=seconds)
+        diagnosis = diagnose(observe_pages(seen.looks(vllm), "pages"))
+        assert diagnosis.wall is wall
+        assert (diagnosis.confidence is Confidence.LOW) == (wall is Wall.PREFILL)

@@ -29,7 +29,7 @@ _WALL_OF = {
 _FULL = 0.9  # of the KV cache
 _LEAST_STUCK_S = 8.0  # and so many gaps of the longest that used to be between tokens
 _STUCK_GAPS = 5.0
-_LONGEST_STEP_S = 60.0  # of a server that computes thousands of a prompt's tokens in one
+_LONGEST_STEP_S = 60.0  # where nobody tells what is usual; one may hold thousands of tokens
 _USUAL_CAPS = frozenset({1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 512, 1024})
 
 
@@ -79,9 +79,9 @@ def _may_be_a_long_step(course: Course) -> bool:
     """Busy is not stuck: Headway's health tells the two apart, elsewhere its usual gaps do."""
     if course.server == "headway" and course.moments[-1].is_healthy:
         return True
-    if course.server == "llama.cpp" and any(course.running):
-        return course.watched_s < _LONGEST_STEP_S
     usual = course.life.itl_s.quantile(0.99) if course.life and course.life.itl_s else None
+    if usual is None and any(course.running):
+        return course.watched_s < _LONGEST_STEP_S
     return course.watched_s < max(_LEAST_STUCK_S, _STUCK_GAPS * (usual or 0.0))
 
 
