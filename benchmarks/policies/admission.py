@@ -1,11 +1,13 @@
 """Does admission by forecast need no tuning? Against every cap of on-demand, and against reserve.
 
     python -m benchmarks.policies.admission run OUT [--worlds A,B] [--seeds 1,2] [--parts caps,...]
+        [--multiples own,1,8]
     python -m benchmarks.policies.admission table FILE
 
 `run` appends a line of JSON for each run. Parts: `caps` (on-demand under a sweep of
 --max-num-seqs), `predict` and `reserve` (each at declared multiples of 1 to 8 of what a request
-says), `shift` (the lengths change in mid-run), `cold` (the first requests of a server whose clients
+says), `shift` (the lengths change in mid-run; beside runs in which they always were the later
+ones), `cold` (the first requests of a server whose clients
 declare nothing). Worlds are those of worlds.py, and `lesson-2` to
 `lesson-64`: 256 requests that wait at once for a pool of so many GiB, drawn from the lesson's own
 lengths.
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from benchmarks.policies.worlds import SEEDS, WORLDS, World, blocks_of, machine
 
 from headway.simulator.result import Result
@@ -35,6 +38,7 @@ CAPS = (0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # shares of the largest
 LENGTHS = Path(__file__).parents[2] / "tests" / "lessons" / "workload001.json"
 PARTS = ("caps", "predict", "reserve", "shift", "cold")
 NUM_COLD = 80
+NUM_SETTLING = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +92,15 @@ def run(name: str, seed: int, multiple: int | None = None, **config: Any) -> Res
     return simulate(world.config(**config), from_spec(spec), machine(), num_blocks=world.num_blocks)
 
 
-def shift(name: str, seed: int, **config: Any) -> Result:
-    """The world, whose outputs get four times as long, or short, in the middle of it."""
+def shift(name: str, seed: int, *, is_always: bool = False, **config: Any) -> Result:
+    """The world, whose outputs get three times as long in the middle of it, or always are."""
     world = WORLDS[name]
     spec = world.workload_spec(seed)
     requests = list(from_spec(spec).traffic().arrivals())
     middle = len(requests) // 2
     changed = [
         request
-        if number < middle
+        if number < middle and not is_always
         else ClientRequest(
             request_id=request.request_id,
             arrival_ns=request.arrival_ns,
@@ -127,7 +131,9 @@ def figures(result: Result) -> dict[str, Any]:
 # ---- Runs ----
 
 
-def rows(part: str, name: str, seed: int) -> Iterator[dict[str, Any]]:
+def rows(
+    part: str, name: str, seed: int, multiples: Sequence[int | None] = (None, *MULTIPLES)
+) -> Iterator[dict[str, Any]]:
     key = {"part": part, "world": name, "seed": seed}
     match part:
         case "caps":
@@ -137,7 +143,7 @@ def rows(part: str, name: str, seed: int) -> Iterator[dict[str, Any]]:
                 result = run(name, seed, max_num_seqs=cap, kv_policy="on-demand")
                 yield {**key, "cap": cap, **figures(result)}
         case "predict" | "reserve":
-            for multiple in (None, *MULTIPLES):
+            for multiple in multiples:
                 result = run(name, seed, multiple, max_num_seqs=256, kv_policy=part)
                 yield {**key, "multiple": multiple, **figures(result)}
         case "shift":
@@ -164,22 +170,28 @@ def cold(key: dict[str, Any], name: str, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def shifted(key: dict[str, Any], name: str, seed: int) -> Iterator[dict[str, Any]]:
-    for policy in ("on-demand", "predict"):
-        result = shift(name, seed, max_num_seqs=256, kv_policy=policy)
-        ended = sorted(
-            range(len(result.sequences["ended_ns"])),
-            key=lambda place: result.sequences["ended_ns"][place],
-        )
-        middle = len(ended) // 2
-        late = ended[middle:]
-        preempted = [bool(result.sequences["num_preemptions"][i]) for i in late]
+    """Preempted: of those of the new kind that started before 200 of it had ended, and after."""
+    for policy, is_always in (("on-demand", False), ("predict", False), ("predict", True)):
+        result = shift(name, seed, is_always=is_always, max_num_seqs=256, kv_policy=policy)
+        rows = result.sequences
+        is_preempted, is_new = rows["num_preemptions"] > 0, rows["arrival_ns"] >= _middle_ns(rows)
+        settled_ns = np.sort(rows["ended_ns"][is_new])[NUM_SETTLING - 1]
+        is_late = rows["admitted_ns"] >= settled_ns
         yield {
             **key,
             "policy": policy,
+            "is_always": is_always,
             **figures(result),
-            "preempted_in_200": sum(preempted[:200]),
-            "preempted_later": sum(preempted[200:]),
+            "settling": int((is_new & ~is_late).sum()),
+            "preempted_settling": int(is_preempted[is_new & ~is_late].sum()),
+            "late": int(is_late.sum()),
+            "preempted_late": int(is_preempted[is_late].sum()),
         }
+
+
+def _middle_ns(rows: dict[str, Any]) -> int:
+    arrivals = np.sort(rows["arrival_ns"])
+    return int(arrivals[len(arrivals) // 2])
 
 
 # ---- The table ----
@@ -233,7 +245,9 @@ def main() -> None:
     parser.add_argument("--worlds", default="all")
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
     parser.add_argument("--parts", default=",".join(PARTS[:3]))
+    parser.add_argument("--multiples", default="own,1,2,4,8", help="own: as the world has it")
     asked = parser.parse_args()
+    multiples = [None if m == "own" else int(m) for m in asked.multiples.split(",")]
     if asked.what == "table":
         lines = [json.loads(line) for line in asked.file.read_text().splitlines()]
         print("\n".join(table(lines)))
@@ -244,7 +258,7 @@ def main() -> None:
         for seed in map(int, asked.seeds.split(",")):
             for name in names:
                 for part in asked.parts.split(","):
-                    for row in rows(part, name, seed):
+                    for row in rows(part, name, seed, multiples):
                         out.write(json.dumps(row) + "\n")
                         out.flush()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,8 @@ from scheduler_world import make_request
 
 from headway.core.policies.forecast import ONE, WINDOW, LengthForecast, Survival
 from headway.core.sequence import Sequence
+
+NUMBERS = itertools.count(10_000)
 
 
 def sequence(number: int, num_output: int = 0, *, most: int = 1000, prompt: int = 3, **fields):
@@ -22,9 +25,16 @@ def sequence(number: int, num_output: int = 0, *, most: int = 1000, prompt: int 
 
 def seen(*lengths: int, forecast: LengthForecast | None = None, **fields) -> LengthForecast:
     forecast = forecast or LengthForecast()
-    for number, length in enumerate(lengths):
-        forecast.ended(sequence(number, length, **fields))
+    for length in lengths:
+        finish(forecast, sequence(next(NUMBERS), length, **fields))
     return forecast
+
+
+def finish(forecast: LengthForecast, ended: Sequence) -> None:
+    forecast.entered(ended)
+    forecast.ended(ended)
+    ended.finish()
+    forecast.left(ended)
 
 
 def test_nothing_seen_means_that_all_are_long_and_some_very():
@@ -35,25 +45,59 @@ def test_nothing_seen_means_that_all_are_long_and_some_very():
 
 
 def test_kaplan_and_meier_by_hand():
-    """Of 4 and 4 and 8 ended, one cut off at 6, one running at 5; each count has one more.
+    """Of 4 and 4 and 8 ended, one cut off at 6, one running at 5, and three phantoms, of four.
 
-    At 4 there are five at risk and two end: 4/6. At 8 there is one and it ends: 1/2 of that.
-    Four phantoms, faded to 61 of 64 by the three that ended, beside those three.
+    At 4 there are eight at risk and two end: 6/8. At 8 there are four and one ends: 3/4 of that.
+    What is longer than all of them has 512 tokens, less three of 64 parts of that, and from there
+    on doubles as likely as not.
     """
     forecast = seen(4, 4, 8)
-    forecast.ended(sequence(7, 6, most=6))
+    finish(forecast, sequence(7, 6, most=6))
     forecast.entered(sequence(8, 5))
     curve = forecast.survival(sequence(9))
-    phantoms, outputs = 61 * 4, 3 * 64
-    whole = phantoms + outputs
-
-    def share(of_outputs: int) -> int:
-        return (phantoms * ONE + outputs * of_outputs) // whole
-
     assert [curve.beyond(n) for n in (0, 3)] == [ONE, ONE]
-    assert [curve.beyond(n) for n in (4, 7)] == [share(ONE * 4 // 6)] * 2
-    assert [curve.beyond(n) for n in (8, 9)] == [share(ONE * 4 // 6 // 2)] * 2
-    assert curve.beyond(10) == share(ONE * 4 // 6 // 2 * 4 // 5)
+    assert [curve.beyond(n) for n in (4, 7)] == [ONE * 6 // 8] * 2
+    assert [curve.beyond(n) for n in (8, 487)] == [ONE * 6 // 8 * 3 // 4] * 2
+    assert curve.beyond(488) == ONE * 6 // 8 * 3 // 4 * 4 // 5
+
+
+def test_of_who_leaves_without_an_end_nothing_is_known():
+    forecast = seen(*[10] * 100)
+    for number in range(1000):
+        withdrawn = sequence(number)
+        forecast.entered(withdrawn)
+        withdrawn.finish()
+        forecast.left(withdrawn)
+    fresh = seen(*[10] * 100)
+    assert forecast.survival(sequence(1)).shares == fresh.survival(sequence(1)).shares
+
+
+def test_outputs_that_are_all_cut_off_go_on_to_their_limits():
+    forecast = LengthForecast()
+    for number in range(100):
+        finish(forecast, sequence(number, 300, most=300))
+    assert forecast.survival(sequence(1000)).beyond(299) == ONE
+
+
+@pytest.mark.parametrize(("before", "after"), [(300, 900), (300, 100), (30, 3000)])
+def test_a_shift_is_seen_before_those_after_it_have_filled_the_window(before, after):
+    forecast = seen(*[before, before // 2, 2 * before] * 200)
+    forecast.survival(sequence(1))
+    for turn in range(40):
+        if turn % 4 == 0:  # while some run
+            forecast.entered(sequence(turn, after // 4, most=10**4))
+        seen(after, after // 2, forecast=forecast, most=10**4)
+        forecast.survival(sequence(1))
+    curve = forecast.survival(sequence(1))
+    assert curve.beyond(after) < ONE // 3 < curve.beyond(after - 1) + ONE // 50
+
+
+def test_without_a_shift_the_window_stays_full():
+    forecast, rng = LengthForecast(), Random(1)
+    for _ in range(4000):
+        seen(int(rng.expovariate(1 / 300)) + 1, forecast=forecast)
+        forecast.survival(sequence(1))
+    assert len(forecast.survival(sequence(1)).lengths) > WINDOW // 2
 
 
 def test_who_outlives_all_that_was_seen_goes_on_for_about_as_long_again():
@@ -70,9 +114,11 @@ def test_those_who_still_run_count():
     seen(*[10] * 10, forecast=forecast)  # enough news for another look
     assert forecast.num_tokens_left(sequence(1)) > 20 * short
     for number in range(100):
-        forecast.left(sequence(1000 + number))
-    seen(*[10] * 20, forecast=forecast)
-    assert forecast.num_tokens_left(sequence(1)) < 2 * short
+        gone = sequence(1000 + number)
+        gone.finish()
+        forecast.left(gone)
+    seen(*[10] * 60, forecast=forecast)
+    assert forecast.num_tokens_left(sequence(1)) < 5 * short
 
 
 def test_after_a_shift_nothing_older_than_the_window_counts():
@@ -108,13 +154,14 @@ lengths = st.lists(st.integers(1, 40), max_size=90)
 def test_the_laws_of_a_forecast(ended, cut, running, num_tokens):
     forecast = seen(*ended)
     for number, length in enumerate(cut):
-        forecast.ended(sequence(number, length, most=length))
+        finish(forecast, sequence(number, length, most=length))
     for number, length in enumerate(running):
         forecast.entered(sequence(1000 + number, length))
     curve = forecast.survival(sequence(1))
     shares = [curve.beyond(n) for n in range(120)]
     assert shares[0] == ONE
     assert all(0 < b <= a for a, b in itertools.pairwise(shares))
+    assert len(curve.shares) == len(curve.lengths) + 1
     most = num_tokens + 20
     mean = sum(shares[num_tokens:most]) // shares[num_tokens]
     assert curve.num_tokens_left(num_tokens, most) == max(1, mean)

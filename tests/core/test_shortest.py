@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,12 +26,17 @@ def admitted(world: World) -> list[str]:
     return [event.request_id for step in world.steps for event in step.admitted]
 
 
+NUMBERS = itertools.count()
+
+
 def teach(forecast: LengthForecast, length: int, **fields) -> None:
     """So many outputs of that length that lengths are known."""
     for number in range(200):
         request = make_request(f"{number}", **fields)
+        number = -1 - next(NUMBERS)
         sequence = Sequence(sequence_id=number, request=request, index=0, max_num_tokens=999)
         sequence.token_ids += [5] * length
+        forecast.entered(sequence)
         forecast.ended(sequence)
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections import OrderedDict, deque
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from itertools import accumulate, pairwise
 
 from headway.core.request import Request
-from headway.core.sequence import Sequence
+from headway.core.sequence import Sequence, SequenceStatus
 
 ONE = 1 << 24  # the scale of shares
-WINDOW = 200  # outputs that a class remembers: so many after a shift, none from before it counts
+WINDOW = 500  # outputs that a class remembers, those that began last; fewer after a shift
 _ENOUGH = 64  # outputs of its own for a class to be believed
 _NUM_PHANTOMS = 4
-_PHANTOM = 512  # tokens that each of them has; half have twice as many, a quarter four times
+_PHANTOM = 512  # tokens that an output of which nothing is known has; half have twice as many
+_FEWEST = 32  # latest outputs that may show a shift
+_UNLIKELY = 12  # squared deviations of what is due by chance
 _MAX_CLASSES = 512
 _LONGEST = 1 << 24
 
@@ -63,9 +66,9 @@ class LengthForecast:
     """Lengths by class: (tenant, adapter, size of the prompt), as far as each has been seen.
 
     A class that has seen fewer than 64 outputs leaves it to a wider one: the tenant's with that
-    adapter, then everybody's. Each remembers its latest 200. Told of every sequence that enters,
-    leaves and finishes, so that those who still run count as what they are: outputs of at least
-    so many tokens. Without them short outputs, which end first, would be all there is at the start.
+    adapter, then everybody's. Each remembers the latest that began, until one of them is missed:
+    those that still run count as what they are, outputs of at least so many tokens. Without them
+    short outputs, which end first, would be all there is at the start and after a shift.
     """
 
     def __init__(self) -> None:
@@ -75,33 +78,34 @@ class LengthForecast:
     def entered(self, sequence: Sequence) -> None:
         """The sequence runs."""
         for found in self._classes_of(sequence.request):
-            found.running[sequence.sequence_id] = sequence
+            found.begin(sequence)
 
     def left(self, sequence: Sequence) -> None:
         """The sequence runs no more: it was preempted or has ended."""
-        for found in self._classes_of(sequence.request):
-            found.running.pop(sequence.sequence_id, None)
+        if sequence.status is SequenceStatus.FINISHED:
+            for found in self._classes_of(sequence.request):
+                found.withdraw(sequence)
 
     def ended(self, sequence: Sequence) -> None:
-        """The output is finished, and not because somebody withdrew it."""
+        """The output is finished, and not because somebody withdrew it; told before it leaves."""
         # One cut off at its limit would have been longer: nobody knows by how much.
         is_cut = len(sequence.token_ids) >= sequence.max_num_tokens
         for found in self._classes_of(sequence.request):
-            found.observe(sequence.num_output_tokens, is_cut=is_cut)
+            found.observe(sequence, is_cut=is_cut)
 
     def survival(self, sequence: Sequence) -> Survival:
         """Of the narrowest class of its request that has seen enough."""
         narrow, middle, wide = self._classes_of(sequence.request)
         for found in (narrow, middle):
-            if found.num_seen >= _ENOUGH:
+            if found.is_believed:
                 return found.survival()
         return wide.survival()
 
     def shortest(self, request: Request) -> int:
         """The least that an output of the narrowest class that has seen enough had; or 1."""
         for found in self._classes_of(request):
-            if found.num_seen >= _ENOUGH:
-                return found.shortest
+            if found.is_believed:
+                return found.survival().lengths[0]
         return 1
 
     def num_tokens_left(self, sequence: Sequence) -> int:
@@ -126,83 +130,99 @@ class LengthForecast:
 
 
 class _Class:
-    """The latest outputs of one kind, in order of length too."""
+    """The latest outputs of one kind, in the order in which they began."""
 
     def __init__(self) -> None:
-        self.running: dict[int, Sequence] = {}
-        self._latest: deque[tuple[int, bool]] = deque()
-        self._lengths: list[int] = []
-        self._cut: list[int] = []
+        # Its length and whether that was its end; of who has not ended, the sequence.
+        self._latest: OrderedDict[int, Sequence | tuple[int, bool]] = OrderedDict()
+        self.num_seen = 0  # of them, those whose lengths are known
+        self.is_believed = False  # once and for all: a wider one knows of a shift no sooner
         self._survival: Survival | None = None
-        self._num_news = 0  # outputs since then
+        self._ended: list[int] = []  # the lengths that it is made of, those that are sure
+        self._num_news = 0  # lengths since then
 
-    @property
-    def num_seen(self) -> int:
-        return len(self._latest)
+    def begin(self, sequence: Sequence) -> None:
+        self._latest.setdefault(sequence.sequence_id, sequence)
 
-    @property
-    def shortest(self) -> int:
-        return min(lengths[0] for lengths in (self._lengths, self._cut) if lengths)
+    def withdraw(self, sequence: Sequence) -> None:
+        if isinstance(self._latest.get(sequence.sequence_id), Sequence):
+            del self._latest[sequence.sequence_id]
 
-    def observe(self, num_tokens: int, *, is_cut: bool) -> None:
-        if len(self._latest) == WINDOW:
-            old, was_cut = self._latest.popleft()
-            lengths = self._cut if was_cut else self._lengths
-            del lengths[bisect_left(lengths, old)]
-        self._latest.append((num_tokens, is_cut))
-        insort(self._cut if is_cut else self._lengths, num_tokens)
+    def observe(self, sequence: Sequence, *, is_cut: bool) -> None:
+        if sequence.sequence_id not in self._latest:
+            return  # it began before all that count
+        self._latest[sequence.sequence_id] = sequence.num_output_tokens, not is_cut
+        self.num_seen += 1
         self._num_news += 1
+        self.is_believed |= self.num_seen >= _ENOUGH
+        while self.num_seen > WINDOW:
+            self._forget_first()
+
+    def _forget_first(self) -> None:
+        _, first = self._latest.popitem(last=False)
+        self.num_seen -= not isinstance(first, Sequence)
 
     def survival(self) -> Survival:
         """As of the latest outputs, or nearly: it is made anew for every sixteenth of them."""
         if self._survival is None or self._num_news * 16 > self.num_seen:
-            ages = sorted(s.num_output_tokens for s in self.running.values())
-            self._survival = _estimate(self._lengths, self._cut, ages)
+            if self._survival is not None:
+                self._forget_until_a_shift(self._survival)
+            lengths = self._lengths()
+            self._ended = sorted(length for length, has_ended in lengths if has_ended)
+            others = sorted(length for length, has_ended in lengths if not has_ended)
+            self._survival = _estimate(self._ended, others, self.num_seen)
             self._num_news = 0
         return self._survival
 
+    def _lengths(self) -> list[tuple[int, bool]]:
+        """From the latest on; of who has not ended, so far."""
+        return [
+            (output.num_output_tokens, False) if isinstance(output, Sequence) else output
+            for output in reversed(self._latest.values())
+        ]
 
-def _estimate(ended: list[int], cut: list[int], running: list[int]) -> Survival:
-    """What is known of lengths: all ascending.
+    def _forget_until_a_shift(self, expected: Survival) -> None:
+        """Drop what began before lengths changed: of the latest, more or fewer have ended by now
+        than were due on their way, beyond what chance does to both counts (a log-rank test)."""
+        shares = expected.shares[: len(set(self._ended)) + 1]  # beyond, nothing was seen
+        due = [0, *accumulate(ONE - ONE * after // before for before, after in pairwise(shares))]
+        num_due = num_ended = 0
+        for number, (length, has_ended) in enumerate(self._lengths(), start=1):
+            num_due += due[min(bisect_right(expected.lengths, length), len(due) - 1)]
+            num_ended += has_ended * ONE
+            if number < _FEWEST or number & (number - 1):
+                continue  # looked at where their number is a power of two
+            chance = num_due * (ONE * len(self._ended) + num_due)
+            if (num_ended - num_due) ** 2 * len(self._ended) > _UNLIKELY * chance:
+                while len(self._latest) > number:
+                    self._forget_first()
+                return
+
+
+def _estimate(ended: list[int], others: list[int], num_seen: int) -> Survival:
+    """What is known of lengths, all ascending; of the `others`, at least.
 
     Kaplan and Meier's estimate (1958), which takes those who have not ended for what they are.
-    Beyond all that was seen a length is as likely to double as not. While little was seen, some
-    phantoms beside it say that outputs are long: not that they go on to their limits, which may be
-    more than the pool where clients declare none, so that one would run at a time.
+    Beyond all that was seen a length is as likely to double as not. While little was seen, a few
+    phantoms are among them, which are long: they do not go on to their limits, which may be more
+    than the pool where clients declare none, so that one would run at a time.
     """
     lengths: list[int] = []
     shares = [ONE]
-    open_ended = sorted([*cut, *running])
-    place, num_ended = 0, len(ended)
-    while place < num_ended:
+    # One more, so that never nothing is left.
+    num_phantoms = 1 + (_NUM_PHANTOMS - 1) * max(0, _ENOUGH - num_seen) // _ENOUGH
+    place = 0
+    while place < len(ended):
         length = ended[place]
         end = bisect_right(ended, length, place)
-        num_at_risk = num_ended - place + len(open_ended) - bisect_left(open_ended, length)
-        # One more, so that never nothing is left.
-        shares.append(shares[-1] * (num_at_risk + 1 - (end - place)) // (num_at_risk + 1))
+        num_at_risk = len(ended) - place + len(others) - bisect_left(others, length) + num_phantoms
+        shares.append(shares[-1] * (num_at_risk - (end - place)) // num_at_risk)
         lengths.append(length)
         place = end
-    known = max(lengths[-1] if lengths else 0, open_ended[-1] if open_ended else 0, 4)
-    if lengths[-1:] != [known]:
-        lengths.append(known)
-        shares.append(shares[-1])
-    _add_tail(lengths, shares)
-    return Survival(lengths, _with_phantoms(lengths, shares, num_ended))
-
-
-def _add_tail(lengths: list[int], shares: list[int]) -> None:
-    length = lengths[-1]
+    least = _PHANTOM * max(0, _ENOUGH - len(ended)) // _ENOUGH
+    length = max(lengths[-1] + 1 if lengths else 0, others[-1] if others else 0, least, 4)
     while length < _LONGEST:
-        length += length // 4
         lengths.append(length)
         shares.append(max(1, shares[-1] * 4 // 5))
-
-
-def _with_phantoms(lengths: list[int], shares: list[int], num_seen: int) -> list[int]:
-    fading = max(0, _ENOUGH - num_seen) * _NUM_PHANTOMS
-    if not fading:
-        return shares
-    whole = fading + num_seen * _ENOUGH
-    phantoms = (ONE, *(ONE * _PHANTOM // max(length, _PHANTOM) for length in lengths))
-    pairs = zip(phantoms, shares, strict=True)
-    return [(fading * ours + num_seen * _ENOUGH * share) // whole for ours, share in pairs]
+        length += length // 4
+    return Survival(lengths, shares)

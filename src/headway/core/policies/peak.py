@@ -14,34 +14,19 @@ from typing import NamedTuple
 from headway.core.policies.forecast import ONE, Survival
 
 _NUM_HORIZONS = 16  # evenly spaced ones
-_NUM_LIMITS = 16  # points at which some reach their limits
+_NUM_LIMITS = 64  # points at which some reach their limits
 _NUM_AGES = 24
 _RARE = ONE // 200  # beyond what so few outputs reach nobody looks
 # How often, in a million, a normal variable is above its mean by so many thousandths of its
 # standard deviation.
-_DEVIATIONS = (
-    (1, 4753),
-    (10, 4265),
-    (100, 3719),
-    (1000, 3090),
-    (5000, 2576),
-    (10_000, 2326),
-    (20_000, 2054),
-    (50_000, 1645),
-    (100_000, 1282),
-    (150_000, 1036),
-    (200_000, 842),
-    (300_000, 524),
-    (400_000, 253),
-    (500_000, 0),
-)
+_RISKS = (1, 10, 100, 1000, 5000, 10000, 20000, 50000, 100000, 200000, 300000, 400000, 500000)
+_BEYOND = (4753, 4265, 3719, 3090, 2576, 2326, 2054, 1645, 1282, 842, 524, 253, 0)
 
 
 def deviations(risk_in_a_million: int) -> int:
     """Thousandths of a standard deviation that are exceeded with that probability."""
-    risks = [risk for risk, _ in _DEVIATIONS]
-    place = min(max(1, bisect_left(risks, risk_in_a_million)), len(risks) - 1)
-    (low, most), (high, least) = _DEVIATIONS[place - 1 : place + 1]
+    place = min(max(1, bisect_left(_RISKS, risk_in_a_million)), len(_RISKS) - 1)
+    (low, high), (most, least) = _RISKS[place - 1 : place + 1], _BEYOND[place - 1 : place + 1]
     inside = min(max(risk_in_a_million, low), high) - low
     return most - (most - least) * inside // (high - low)
 
