@@ -25,6 +25,8 @@ KernelTable own_kernels() {
   table.round_bf16 = round_bf16;
   table.bf16_parts = Bf16Words::kParts;
   table.attention_bf16 = attention_bf16;
+  table.linear_int8 = linear_int8;
+  table.linear_int4 = linear_int4;
 #else  // a dot product of bytes
   table.linear_int8 = linear_int8;
   table.linear_int4 = linear_int4;

@@ -1,6 +1,7 @@
 // Register blocks of R rows by V vectors of 16 columns, on any instruction set without tiles.
 //
-// Few rows: memory is the wall, so several panels run side by side to keep enough loads in flight.
+// Few rows: memory is the wall, so several panels run side by side to keep enough loads in flight, or one,
+// where hardware does that better alone.
 // Many rows: as many accumulators as there are registers. Blocks differ, sums do not (see linear.h).
 //
 // A pair of bfloat16 is widened once per block and used for all its rows, so that nearly all vector
@@ -21,7 +22,10 @@ constexpr size_t kMaxRows = 4, kMaxVectors = 2;
 #endif
 
 // How many vectors such a block has: the fewer rows, the more loads must be in flight.
-constexpr size_t wide_vectors(size_t rows) { return rows <= 2 ? kMaxVectors : kMaxVectors / 2; }
+constexpr size_t wide_vectors(size_t rows) {
+  if (kFollowsStreams) return rows <= 2 ? kVectorsPerPanel : 2 * kVectorsPerPanel;
+  return rows <= 2 ? kMaxVectors : kMaxVectors / 2;
+}
 constexpr size_t kManyVectors = kMaxVectors / 4 > 0 ? kMaxVectors / 4 : 1;
 constexpr size_t kBlocksToWiden = 5;  // from how many on the stores pay
 
@@ -36,7 +40,9 @@ const uint32_t* vector_start(const LinearArgs& args, size_t vector) {
 template <size_t V>
 struct OwnStreams {
   static constexpr size_t kLeadSteps = 128 / V;
-  HEADWAY_MEMBER void word(const uint32_t* at) const { prefetch(at + kLeadSteps * kPanelColumns); }
+  HEADWAY_MEMBER void word(const uint32_t* at) const {
+    if (!kFollowsStreams) prefetch(at + kLeadSteps * kPanelColumns);
+  }
   HEADWAY_MEMBER void step() const {}
 };
 

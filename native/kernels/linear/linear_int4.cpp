@@ -21,16 +21,21 @@ constexpr size_t kVectors = kPanelColumns / kLanes;
 constexpr size_t kHalfWords = kInt4Steps / 2 * kPanelColumns;  // the numbers of 32 along K
 constexpr size_t kLinesAhead = 64;  // a panel is one stream; past the end of the weights a prefetch does nothing
 
+// Where hardware follows streams, the first-level cache is asked only while there is next to nothing to compute.
+template <size_t R>
 HEADWAY_INLINE void fetch_ahead(const uint32_t* group) {
   HEADWAY_UNROLL
-  for (size_t word = 0; word < kInt4GroupWords; word += kLanes) prefetch(group + word + kLinesAhead * kLanes);
+  for (size_t word = 0; word < kInt4GroupWords; word += kLanes) {
+    const uint32_t* line = group + word + kLinesAhead * kLanes;
+    kFollowsStreams && R > 1 ? prefetch_to_l2(line) : prefetch(line);
+  }
 }
 
-// Each word of 64 along K of a panel: use(its place among the words of int8, vector, its bytes).
-template <class Use>
+// Each word of 64 along K of a panel, for R rows: use(its place among the words of int8, vector, its bytes).
+template <size_t R, class Use>
 HEADWAY_INLINE void widen_group(const uint32_t* group, const Use& use) {
   const uint32_t* pairs = group + 2 * kHalfWords;
-  fetch_ahead(group);
+  fetch_ahead<R>(group);
   HEADWAY_UNROLL
   for (size_t half = 0; half < 2; ++half) {
     Int4Scale scales[kVectors];
@@ -58,7 +63,7 @@ HEADWAY_INLINE void add_group(const Int8LinearArgs& args, size_t index, const ui
     HEADWAY_UNROLL
     for (size_t v = 0; v < kVectors; ++v) sums[r][v] = broadcast(static_cast<uint32_t>(args.x_starts[index + r]));
   }
-  widen_group(w, [&](size_t step, size_t v, u32x16 bytes) __attribute__((always_inline)) {
+  widen_group<R>(w, [&](size_t step, size_t v, u32x16 bytes) __attribute__((always_inline)) {
     const Int8Weights weights = widen_int8(bytes);
     HEADWAY_UNROLL
     for (size_t r = 0; r < R; ++r) sums[r][v] = multiply_add_int8(sums[r][v], x[r * kTileSteps + step], weights);
@@ -102,7 +107,7 @@ void widen(const Int8LinearArgs& args, Range panels, uint32_t* to) {
   const uint32_t* from = args.weight + panels.begin * args.groups * kInt4GroupWords;
   const uint32_t* past = args.weight + panels.end * args.groups * kInt4GroupWords;
   for (; from < past; from += kInt4GroupWords, to += int8_panel_words(1)) {
-    widen_group(from, [to](size_t step, size_t v, u32x16 bytes) __attribute__((always_inline)) {
+    widen_group<kFewRows + 1>(from, [to](size_t step, size_t v, u32x16 bytes) __attribute__((always_inline)) {
       store(to + step * kPanelColumns + v * kLanes, bytes);
     });
   }

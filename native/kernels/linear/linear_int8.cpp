@@ -1,7 +1,9 @@
 // Register blocks of R rows by V vectors of 16 columns for int8, on any instruction set without tiles.
 //
-// Few rows: memory is the wall, so several panels run side by side to keep enough loads in flight.
-// Many rows: as many whole-number sums as there are registers; the totals wait on the stack.
+// Few rows: memory is the wall, so several panels run side by side to keep enough loads in flight, or one,
+// where hardware does that better alone.
+// Many rows: as many whole-number sums as there are registers; the totals wait on the stack. Where a store of
+// 64 bytes takes two cycles (AMD's Zen 4), half as many, and the totals are in registers too.
 #include "kernels/linear/linear_int8.h"
 
 #include "kernels/kernel_table.h"
@@ -13,7 +15,7 @@ namespace headway::HEADWAY_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr size_t kMaxRows = 14, kFewRows = 6, kWideVectors = 8, kVectors = 2;
+constexpr size_t kMaxRows = kFollowsStreams ? 8 : 14, kFewRows = 6, kWideVectors = 8, kVectors = 2;
 #else
 constexpr size_t kMaxRows = 4, kFewRows = 2, kWideVectors = 2, kVectors = 1;
 #endif
@@ -23,9 +25,16 @@ constexpr size_t kStepsAhead = 32;
 
 // What a block asks memory for while it computes: its own streams, further on,
 struct OwnStreams {
-  HEADWAY_MEMBER void word(const uint32_t* at) const { prefetch(at + kStepsAhead * kPanelColumns); }
+  HEADWAY_MEMBER void word(const uint32_t* at) const {
+    if (!kFollowsStreams) prefetch(at + kStepsAhead * kPanelColumns);
+  }
   HEADWAY_MEMBER void step() const {}
 };
+
+constexpr size_t wide_vectors(size_t rows) {
+  if (kFollowsStreams) return rows <= 2 ? kVectorsPerPanel : 2 * kVectorsPerPanel;
+  return rows == 1 ? kWideVectors : kWideVectors / 2;
+}
 
 const uint32_t* vector_start(const Int8LinearArgs& args, size_t vector) {
   const size_t panel = vector / kVectorsPerPanel, part = vector % kVectorsPerPanel;
@@ -99,7 +108,7 @@ void few_rows(const Int8LinearArgs& args, size_t rows, size_t row, Range vectors
   if constexpr (R > 1) {
     if (rows < R) return few_rows<R - 1>(args, rows, row, vectors);
   }
-  constexpr size_t kWide = R == 1 ? kWideVectors : kWideVectors / 2;
+  constexpr size_t kWide = wide_vectors(R);
   size_t vector = vectors.begin;
   for (; vector + kWide <= vectors.end; vector += kWide) block<R, kWide>(args, row, vector, OwnStreams{});
   for (; vector < vectors.end; vector += kVectors) block<R, kVectors>(args, row, vector, OwnStreams{});

@@ -232,6 +232,13 @@ HEADWAY_INLINE f32x16 from_int(u32x16 v) {
 inline constexpr size_t kLineBytes = 64;  // of a cache
 
 // A hint that may point anywhere.
+// Whether hardware fetches a stream ahead best if it is one of few and nobody asks beside it.
+#if defined(HEADWAY_FOLLOWS_STREAMS)
+inline constexpr bool kFollowsStreams = true;
+#else
+inline constexpr bool kFollowsStreams = false;
+#endif
+
 HEADWAY_INLINE void prefetch(const void* line) { __builtin_prefetch(line, 0, 3); }
 HEADWAY_INLINE void prefetch_to_l2(const void* line) { __builtin_prefetch(line, 0, 2); }
 
