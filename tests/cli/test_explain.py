@@ -146,8 +146,8 @@ def test_one_of_several_says_which_and_how_to_see_the_others(
         assert len(re.findall(r"\nchoice [01]: length after ", first)) == 1
         third = said(capsys, "cmpl-mine-2", "--url", server.url)
         assert "This is prompt 2 of 3" in third
-        ask(server, "completions", "ab", max_tokens=3, request_id="alone")
-        assert "This is" not in said(capsys, "alone", "--url", server.url)
+        ask(server, "completions", "ab", max_tokens=3, request_id="mine")  # an id used again
+        assert "This is" not in said(capsys, "mine", "--url", server.url)
 
 
 @contextmanager

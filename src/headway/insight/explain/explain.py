@@ -52,7 +52,7 @@ def explain(explainer: Explainer, account: Account, now_ns: int, show: Show = st
         output_tokens=sum(sequence.output_tokens for sequence in sequences),
         tenant=account.tenant,
         sequences=tuple(sequences),
-        others=tuple(_others(explainer, account.request_id)),
+        others=tuple(_others(explainer, account)),
     )
 
 
@@ -72,17 +72,17 @@ def glance(explanation: Explanation) -> Glance:
     )
 
 
-def _others(explainer: Explainer, request_id: str) -> Iterator[str]:
-    """Requests of the same body, one for each prompt; their ids are numbered from 0."""
-    answer_id, _, number = request_id.rpartition("-")
+def _others(explainer: Explainer, account: Account) -> Iterator[str]:
+    """Requests of the same body, one for each prompt: they came together, numbered from 0."""
+    answer_id, _, number = account.request_id.rpartition("-")
     if not (answer_id.startswith("cmpl-") and number.isdecimal()):
         return
     for index in count():
-        other = f"{answer_id}-{index}"
-        if explainer.account(other) is None:
+        other = explainer.account(f"{answer_id}-{index}")
+        if other is None or other.arrival_ns != account.arrival_ns:
             return
-        if other != request_id:
-            yield other
+        if other is not account:
+            yield other.request_id
 
 
 def _status(account: Account, last: SequenceExplanation) -> str:
