@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from starlette.requests import HTTPConnection
@@ -36,6 +37,9 @@ class Takers:
 
 
 async def _follow(num_untaken: NumUntaken, tell: Callable[[], None]) -> None:
+    """Looks the less often the longer it takes: thousands who do not read must cost little."""
+    began_s = time.monotonic()
     while num_untaken() >= _BACKLOG_BYTES:
-        await asyncio.sleep(_LOOK_S)
+        waited_s = time.monotonic() - began_s
+        await asyncio.sleep(max(_LOOK_S, waited_s / 16))
     tell()
