@@ -90,9 +90,9 @@ class Rig:
     def skip(self, step: Step) -> StepResult:
         return StepResult({c.sequence.sequence_id: (1,) for c in step.chunks if c.samples})
 
-    def submit(self, count: int, num_tokens: int) -> list[str]:
+    def submit(self, count: int, num_tokens: int, max_tokens: int = 1) -> list[str]:
         names = [f"r{index}" for index in range(count)]
-        params = SamplingParams(temperature=0.0, max_tokens=100, ignore_eos=True)
+        params = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
         prompt = tuple(5 + i % 1000 for i in range(num_tokens))
         self.commands += [
             Submit(Request(request_id=name, prompt_token_ids=prompt, sampling=params))
@@ -101,7 +101,7 @@ class Rig:
         return names
 
     def decode(self, batch: int, context: int, steps: int) -> list[dict[str, float]]:
-        names = self.submit(batch, context)
+        names = self.submit(batch, context, steps + BLOCK)
         self.engine.executor.run = self.skip  # type: ignore[method-assign]
         while self.commands or self.engine.scheduler.stats().num_waiting:
             self.engine.loop.turn()
