@@ -16,8 +16,16 @@ setup: $(BIN)/python  ## install Headway (editable) and everything its tests com
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable ".[dev,golden]"
 
+# Two halves at a time: servers and clients, which mostly wait for each other, and all the rest. The
+# default model is fetched before, or both would.
+SERVING := tests/server tests/cli tests/clients tests/bench
 test: setup lint  ## everything: lint, types, all tests
-	$(BIN)/python -m pytest -q
+	@mkdir -p build
+	$(BIN)/python -c "from headway.model.source import resolve; resolve(None)"
+	@$(BIN)/python -m pytest -q $(SERVING) > build/test-serving.log 2>&1 & serving=$$!; \
+	trap 'kill $$serving' INT TERM; \
+	$(BIN)/python -m pytest -q $(SERVING:%=--ignore=%); rest=$$?; \
+	wait $$serving; served=$$?; cat build/test-serving.log; exit $$((rest | served))
 
 test-core:  ## the pure part, in seconds
 	$(BIN)/python -m pytest -q tests/core tests/drive tests/architecture

@@ -16,7 +16,7 @@ COMBINATIONS = list(
         ("on-demand", "reserve", "predict"), ("step", "request"), ("mixed", "first"), (True, False)
     )
 )
-STEPS_PER_COMBINATION = 1300  # 16 combinations: more than 20,000 steps
+STEPS_PER_COMBINATION = 850  # 24 combinations: more than 20,000 steps
 
 
 @pytest.mark.parametrize(("kv_policy", "unit", "prefill", "caching"), COMBINATIONS)

@@ -53,7 +53,7 @@ def test_no_request_makes_a_fault(
     method: str,
     mode: schemathesis.GenerationMode,
 ) -> None:
-    num_examples = 150 if method == "post" else 8
+    num_examples = 60 if method == "post" else 8
 
     @settings(
         max_examples=num_examples,
