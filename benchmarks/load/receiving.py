@@ -41,7 +41,11 @@ class Stream:
 
 
 def receive(
-    port: int, path: str, bodies: Sequence[dict[str, Any]], at_s: Sequence[float] = ()
+    port: int,
+    path: str,
+    bodies: Sequence[dict[str, Any]],
+    at_s: Sequence[float] = (),
+    tenants: Sequence[str] = (),
 ) -> list[Stream]:
     """Send all bodies, one connection each, and read until every stream is done.
 
@@ -53,14 +57,15 @@ def receive(
     Raises RuntimeError for a stream that breaks off.
     """
     began, times = time.monotonic(), at_s or [0.0] * len(bodies)
-    waiting = collections.deque(zip(bodies, times, strict=True))
+    waiting = collections.deque(zip(bodies, times, tenants or [""] * len(bodies), strict=True))
     streams: list[Stream] = []
     num_open = 0
     with selectors.DefaultSelector() as selector:
         while waiting or num_open:
             while waiting and time.monotonic() - began >= waiting[0][1]:
                 streams.append(Stream(asked_ns=time.monotonic_ns()))
-                connection = _ask(port, path, waiting.popleft()[0])
+                body, _, tenant = waiting.popleft()
+                connection = _ask(port, path, body, tenant)
                 selector.register(connection, selectors.EVENT_READ, streams[-1])
                 num_open += 1
             time.sleep(_PAUSE_S)
@@ -72,13 +77,13 @@ def receive(
     return streams
 
 
-def _ask(port: int, path: str, body: dict[str, Any]) -> socket.socket:
+def _ask(port: int, path: str, body: dict[str, Any], tenant: str = "") -> socket.socket:
     connection = socket.create_connection((HOST, port))
     connection.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     raw = json.dumps(body).encode()
     head = (
         f"POST {path} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(raw)}\r\nconnection: close\r\n\r\n"
+        f"content-length: {len(raw)}\r\nconnection: close\r\nx-tenant-id: {tenant}\r\n\r\n"
     )
     connection.sendall(head.encode() + raw)
     return connection

@@ -34,7 +34,11 @@ class Eviction:
         num_missing = self._num_missing(sequence, num_tokens)
         if num_missing <= 0:
             return True
-        while num_missing > self._num_free_for(sequence, step):
+        kept = self.policies.precedence.most_kept.num_blocks
+        # First the test that is cheap and nearly always enough.
+        while num_missing > self.pool.num_free - kept and (
+            num_missing > self._num_free_for(sequence, step)
+        ):
             victim = self.policies.victim.choose(self._not_above(sequence), self.pool)
             self.preempt(victim, sequence, step, now_ns)
             if victim is sequence:

@@ -23,6 +23,7 @@ class Precedence(Protocol):
     """Told of every sequence that gets a slot and loses it, and when a step begins."""
 
     spares_decodes: bool = False  # those of a larger rank wait with their prompts only
+    most_kept: Kept = NOTHING  # no answer of `kept` is larger
 
     @property
     def has_ranks(self) -> bool:

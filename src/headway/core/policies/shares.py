@@ -44,8 +44,8 @@ class TenantShares(Precedence):
         self._num_entered = 0
         self._running: Mapping[int, Sequence] = {}
         self._pool = BlockPool(1)
-        self._kept = NOTHING
-        self._num_held: Counter[str] | None = None  # `_num_own` when this step began
+        self.most_kept = NOTHING
+        self._num_held: Counter[str] = Counter()  # `_num_own` when this step began
         self._num_taken_blocks = 0  # by all
 
     # ---- Who is there ----
@@ -76,8 +76,7 @@ class TenantShares(Precedence):
         self.came(sequence.request.tenant)
         self._hold(sequence, 1)
         self._num_running[sequence.request.tenant] += 1
-        if self._num_held is not None:
-            self._num_held[sequence.request.tenant] += len(sequence.block_ids)
+        self._num_held[sequence.request.tenant] += len(sequence.block_ids)
         self._num_entered += 1
         if self._gone and self._num_entered - self._gone[1] > _LATELY:
             self._gone = None
@@ -111,10 +110,11 @@ class TenantShares(Precedence):
         self._running, self._pool = running, pool
         num_blocks = self._config.num_blocks_for(self._config.max_num_batched_tokens)
         num_blocks = min(num_blocks, pool.num_blocks // _KEPT)
-        self._kept = Kept(min(1, self._config.max_num_seqs // _KEPT), num_blocks)
+        self.most_kept = Kept(min(1, self._config.max_num_seqs // _KEPT), num_blocks)
 
     def begin(self) -> None:
-        self._num_held = None
+        self._num_held = self._num_own.copy()
+        self._num_taken_blocks = self._num_held.total()
         self._over.clear()
 
     # ---- Who is over its share ----
@@ -156,14 +156,11 @@ class TenantShares(Precedence):
     def kept(self, sequence: Sequence | None) -> Kept:
         if not self.has_ranks or (sequence is not None and not self.is_over(sequence)):
             return NOTHING
-        return self._kept
+        return self.most_kept
 
     def _has(self, sequence: Sequence, entering: Collection[Sequence] = ()) -> _Amounts:
         """What its tenant has, and with what it needs itself, and those, if it waits."""
         tenant = sequence.request.tenant
-        if self._num_held is None:
-            self._num_held = self._num_own.copy()
-            self._num_taken_blocks = self._num_held.total()
         num_slots, num_blocks = self._num_running[tenant], self._num_held[tenant]
         if sequence.status is not _RUNNING:
             for one in (sequence, *(s for s in entering if s.request.tenant == tenant)):
