@@ -31,19 +31,16 @@ class Eviction:
         self, sequence: Sequence, num_tokens: int, step: StepBuilder, now_ns: int
     ) -> bool:
         """Preempt until `sequence` can grow by `num_tokens`. False if it was its own victim."""
-        num_missing = self._num_missing(sequence, num_tokens)
-        if num_missing <= 0:
+        missing = self._num_missing(sequence, num_tokens)
+        if missing <= 0:
             return True
-        kept = self.policies.precedence.most_kept.num_blocks
-        # First the test that is cheap and nearly always enough.
-        while num_missing > self.pool.num_free - kept and (
-            num_missing > self._num_free_for(sequence, step)
-        ):
+        kept = self.policies.precedence.most_kept.num_blocks  # nearly always less than is left
+        while missing > self.pool.num_free - kept and missing > self._num_free_for(sequence, step):
             victim = self.policies.victim.choose(self._not_above(sequence), self.pool)
             self.preempt(victim, sequence, step, now_ns)
             if victim is sequence:
                 return False
-        self.residents.grow(sequence, num_missing)
+        self.residents.grow(sequence, missing)
         return True
 
     def _num_free_for(self, sequence: Sequence, step: StepBuilder) -> int:

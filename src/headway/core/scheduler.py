@@ -212,8 +212,7 @@ class Scheduler(SchedulerState):
         if not 1 <= num_steps <= stride.max_num_steps:
             raise ValueError(f"{num_steps} steps of a stride of {stride.max_num_steps}")
         prefix = self._prefix if self.config.enable_prefix_caching else None
-        grow = self._residents.grow
-        walk(stride, num_steps, token_ids, grow, prefix, self.config.block_size)
+        walk(stride, num_steps, token_ids, self._residents.grow, prefix, self.config.block_size)
         self._residents.num_computed_tokens += num_steps * len(stride.sequences)
         self._outlook.offered = None
         self._ordering.took(stride, num_steps)
