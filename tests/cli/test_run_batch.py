@@ -131,7 +131,7 @@ def test_a_full_disk_is_one_sentence() -> None:
 
 def test_a_compressed_file_is_read_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl.gz"
-    path.write_bytes(gzip.compress(asked("a", CHAT, HELLO).encode()))
+    path.write_bytes(gzip.compress(asked("a", CHAT, HELLO).encode("utf-8-sig")))
     [line] = read_batch(str(path))
     assert (line.custom_id, line.url, json.loads(line.body)) == ("a", CHAT, HELLO)
 

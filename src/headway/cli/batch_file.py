@@ -85,7 +85,7 @@ def _lines(path: str) -> Iterator[Line]:
     for number, text in enumerate(read_lines(path), 1):
         if not text.strip():
             continue
-        line = _line(text, f"line {number}")
+        line = _line(text.removeprefix("\ufeff"), f"line {number}")
         if line.custom_id in seen:
             problem = f"line {number}: another line has the custom_id {line.custom_id!r}"
             line = Line(custom_id=line.custom_id, problem=problem)

@@ -40,7 +40,7 @@ _MODEL_FACTS = (
 
 def main(argv: Sequence[str]) -> int:
     if "--help" in argv or "-h" in argv:
-        print_command_help("calibrate", _ABOUT)
+        print_command_help("calibrate", _ABOUT, ())
         return 0
     try:
         own, rest = split_own(argv, _OWN)

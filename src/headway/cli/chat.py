@@ -19,6 +19,7 @@ _FORM = Form(
 _ABOUT = """Talk to a model in the terminal. /clear forgets, /exit leaves, Ctrl-C stops an answer.
 
   --url URL             talk to a running server instead of loading a model here
+  --api-key KEY         its key; or the variable HEADWAY_API_KEY or OPENAI_API_KEY
   --system TEXT         the system message
   --max-tokens N        longest answer
   --temperature T       0 is greedy; 0.2 unless given"""
@@ -27,7 +28,7 @@ _ABOUT = """Talk to a model in the terminal. /clear forgets, /exit leaves, Ctrl-
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code: 2 for what cannot be asked, and where the last answer failed."""
     if "--help" in argv or "-h" in argv:
-        print_command_help("chat", _ABOUT)
+        print_command_help("chat", _ABOUT, _TAKEN)
         return 0
     try:
         asked = asked_of(argv, _OWN, _TAKEN)

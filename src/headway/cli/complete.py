@@ -9,6 +9,7 @@ from headway.cli.help import print_command_help
 from headway.cli.talk import Ask, Form, asked_of, lines, opened, tell
 
 _OWN = ("--url", "--quick", "--max-tokens", "--temperature")
+_TAKEN = ("tokenizer",)
 _FORM = Form(
     path="/v1/completions",
     field="prompt",
@@ -18,6 +19,7 @@ _ABOUT = """Complete a text, or each line that is typed or comes through a pipe.
 
   --quick TEXT          complete this text and end
   --url URL             ask a running server instead of loading a model here
+  --api-key KEY         its key; or the variable HEADWAY_API_KEY or OPENAI_API_KEY
   --max-tokens N        longest completion; 64 unless given
   --temperature T       0 is greedy; 0.2 unless given"""
 
@@ -25,10 +27,10 @@ _ABOUT = """Complete a text, or each line that is typed or comes through a pipe.
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code: 2 for what cannot be asked, and where the last text got no answer."""
     if "--help" in argv or "-h" in argv:
-        print_command_help("complete", _ABOUT)
+        print_command_help("complete", _ABOUT, _TAKEN)
         return 0
     try:
-        asked = asked_of(argv, _OWN, ("tokenizer",), max_tokens="64")
+        asked = asked_of(argv, _OWN, _TAKEN, max_tokens="64")
         ask = opened(asked, _FORM)
     except (ValueError, OSError) as error:
         print(f"headway complete: {error}", file=sys.stderr)

@@ -23,13 +23,18 @@ def print_about(about: str) -> None:
     print("\n\n".join(_folded(block) for block in about.split("\n\n")))
 
 
-def print_command_help(command: str, about: str) -> None:
-    """Of a command that takes every flag of the engine and the server."""
+def print_command_help(command: str, about: str, taken: Collection[str] | None = None) -> None:
+    """Of a command that takes every flag of the engine, and those of the server that set the
+    fields in `taken`: all of them unless given.
+    """
     print(f"usage: headway {command} [MODEL] [flags]\n")
     print_about(about)
+    names = None if taken is None else _names(taken)
     for section, flags in itertools.groupby(flag_help(), key=lambda flag: flag[0]):
-        print(f"\n{section} flags:")
-        for _, usage, text in flags:
+        shown = [f for f in flags if names is None or section == "engine" or _name(f[1]) in names]
+        if shown:
+            print(f"\n{section} flags:")
+        for _, usage, text in shown:
             _print_flag(usage, text)
 
 
@@ -44,10 +49,18 @@ def print_sections(sections: Mapping[str, Mapping[str, tuple[str, str]]]) -> Non
 def print_fields(title: str, fields: Collection[str]) -> None:
     """The flags of the engine and the server that set these fields."""
     print(f"\n{title}:")
-    shown = {f"--{name.replace('_', '-')}" for name in fields}
+    names = _names(fields)
     for _, usage, text in flag_help():
-        if usage.split()[0].rstrip(",") in shown:
+        if _name(usage) in names:
             _print_flag(usage, text)
+
+
+def _names(fields: Collection[str]) -> set[str]:
+    return {f"--{name.replace('_', '-')}" for name in fields}
+
+
+def _name(usage: str) -> str:
+    return usage.split()[0].rstrip(",")
 
 
 def _print_flag(usage: str, text: str) -> None:

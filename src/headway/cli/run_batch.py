@@ -42,10 +42,9 @@ line alone. A line is
 
   -i, --input-file FILE   the requests; .gz and .zst are read as they are
   -o, --output-file FILE  the answers; - is standard output
+  --config FILE           flags as YAML, without their dashes
 
-Exit code: 0 all were answered, 1 some were not, 2 it could not be run.
-
-Of the flags below those of listening, keys, browsers and connections are for headway serve."""
+Exit code: 0 all were answered, 1 some were not, 2 it could not be run."""
 # Flags of the server that say how requests are read, run and answered.
 _TAKEN = frozenset(
     {
@@ -64,7 +63,7 @@ _log = logging.getLogger("headway")
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code."""
     if "--help" in argv or "-h" in argv:
-        print_command_help("run-batch", _ABOUT)
+        print_command_help("run-batch", _ABOUT, _TAKEN)
         return 0
     try:
         source, target, flags = _asked(argv)

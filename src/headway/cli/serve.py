@@ -35,13 +35,17 @@ if TYPE_CHECKING:
     from headway.model_text import ModelText
 
 OpenText = Callable[[EngineConfig, ServerConfig], "ModelText"]
+_ABOUT = """\
+Answer over HTTP, as OpenAI's API does.
+
+  --config FILE   flags as YAML, without their dashes; the command line goes before them"""
 _log = logging.getLogger("headway")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(argv: Sequence[str]) -> int:
     if "--help" in argv or "-h" in argv:
-        print_command_help("serve", "Answer over HTTP, as OpenAI's API does.")
+        print_command_help("serve", _ABOUT)
         return 0
     try:
         flags = read_flags(argv, os.environ)
