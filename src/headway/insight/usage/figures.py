@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from headway.insight.figures import counted
 from headway.insight.usage.answer import Ending
 from headway.insight.usage.columns import UNSAID, Integers, Usage
 
@@ -37,8 +38,8 @@ def usage_notes(usage: Usage) -> tuple[str, ...]:
     num_shared = int((usage.num_choices > 1).sum())
     if num_shared:
         notes.append(
-            f"{num_shared:,} answers have several choices, of which only the sum of their tokens "
-            "is known: each counts with the mean"
+            f"{counted(num_shared, 'answer')} of several choices, of which only the sum of their "
+            "tokens is known: each counts with the mean"
         )
     return tuple(notes)
 
