@@ -57,7 +57,8 @@ class Noting(Fcfs):
         self.indexes = []
         self.num_tokens = 0
 
-    def launched(self, step):
+    def launched(self, step, tokenless):
+        assert not tokenless
         self.indexes.append(step.index)
         self.num_tokens += step.num_tokens
 
