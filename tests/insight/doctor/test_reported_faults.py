@@ -93,3 +93,10 @@ def test_p52_a_long_step_of_a_busy_engine_is_not_a_stuck_one() -> None:
     pages = [text + "vllm:iteration_tokens_total_count 5\nvllm:engine_healthy 1\n"] * 2
     watched = [(read_page(page), 20.0 * n) for n, page in enumerate(pages)]
     assert diagnose(observe_pages(watched, "pages")).wall is not Wall.STUCK
+
+
+def test_few_evictions_of_many_requests_are_no_wall() -> None:
+    quiet = (steady(20), steady(0), steady(0.5))
+    few, many = (of_vllm(Seen(*quiet, **BUSY, preempted=rate)) for rate in (0.1, 0.5))
+    assert few.wall is not Wall.KV_MEMORY
+    assert many.wall is Wall.KV_MEMORY

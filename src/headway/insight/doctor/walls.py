@@ -27,6 +27,7 @@ _WALL_OF = {
     Blocker.STATIC_BATCH: Wall.STATIC_BATCH,
 }
 _FULL = 0.9  # of the KV cache
+_FEW_EVICTIONS = 0.02  # of those who ended: fewer are no wall
 _LEAST_STUCK_S = 8.0  # and so many gaps of the longest that used to be between tokens
 _STUCK_GAPS = 5.0
 _LONGEST_STEP_S = 60.0  # where nobody tells what is usual; one may hold thousands of tokens
@@ -134,7 +135,7 @@ def _barred(course: Course) -> Verdict | None:
 
 def _memory(course: Course) -> Verdict | None:
     usage = course.state.kv_usage
-    preempting = course.num_preempted > 0
+    preempting = course.num_preempted > _FEW_EVICTIONS * (course.num_ended or 0.0)
     if not preempting and not course.is_queueing:
         return None
     if preempting:
