@@ -91,7 +91,7 @@ void LinearStage::compute(Range range, Range panels) const {
   const size_t steps = steps_of(weight_.in_features, is_bf16);
   thread_local AlignedBuffer<uint32_t> buffer;
   uint32_t* widened = is_bf16 ? buffer.at_least(widened_words(steps)) : nullptr;
-  const LinearArgs args{input_.words(), weight_.words, weight_.bias, out, rows, steps, weight_.out_features, accumulate,
+  const LinearArgs args{input_.words(), weight_.words, weight_.bias, out, steps, weight_.out_features, accumulate,
                         input_.stride(), widened};
   (is_bf16 ? kernels_.linear_bf16 : kernels_.linear_f32)(args, range, panels);
 }

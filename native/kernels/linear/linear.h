@@ -29,7 +29,6 @@ struct LinearArgs {
   const uint32_t* weight;
   const float* bias;  // or null
   float* out;         // [rows][out_features]
-  size_t rows;
   size_t steps;  // of a packed column, padding included
   size_t out_features;
   bool accumulate;

@@ -67,6 +67,7 @@ HEADWAY_OPERATOR(f32x16, -)
 HEADWAY_OPERATOR(f32x16, *)
 HEADWAY_OPERATOR(f32x16, /)
 HEADWAY_OPERATOR(u32x16, +)
+HEADWAY_OPERATOR(u32x16, -)
 HEADWAY_OPERATOR(u32x16, &)
 HEADWAY_OPERATOR(u32x16, |)
 #undef HEADWAY_OPERATOR
@@ -119,6 +120,23 @@ HEADWAY_INLINE void store_high_halves(uint32_t* to, u32x16 v) {
   alignas(64) uint32_t lanes[kLanes];
   store(lanes, v);
   for (size_t i = 0; i < kLanes; i += 2) to[i / 2] = lanes[i] >> 16 | (lanes[i + 1] & 0xFFFF0000u);
+#endif
+}
+
+// The low byte of each lane.
+HEADWAY_INLINE void store_low_bytes(int8_t* to, u32x16 v) {
+#if defined(__AVX512F__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_maskz_cvtepi32_epi8(0xFFFF, (__m512i)v.part[0]));
+#elif defined(__AVX2__)
+  const __m256i low = _mm256_set1_epi32(0xFF);
+  const __m256i halves = _mm256_packus_epi32((__m256i)v.part[0] & low, (__m256i)v.part[1] & low);
+  const __m256i bytes = _mm256_packus_epi16(halves, halves);  // four of one part, four of the other, in each half
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                   _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)));
+#else
+  alignas(64) uint32_t lanes[kLanes];
+  store(lanes, v);
+  for (size_t i = 0; i < kLanes; ++i) to[i] = static_cast<int8_t>(lanes[i]);
 #endif
 }
 
@@ -203,6 +221,11 @@ HEADWAY_INLINE f32x16 larger(f32x16 candidate, f32x16 best) {
   return best;
 }
 
+HEADWAY_INLINE u32x16 larger(u32x16 a, u32x16 b) {
+  HEADWAY_EACH_PART(b.part[i] = a.part[i] > b.part[i] ? a.part[i] : b.part[i])
+  return b;
+}
+
 // a * b + c, rounded once where the instruction set can.
 HEADWAY_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
 #if defined(__AVX512F__)
@@ -231,7 +254,6 @@ HEADWAY_INLINE f32x16 from_int(u32x16 v) {
 
 inline constexpr size_t kLineBytes = 64;  // of a cache
 
-// A hint that may point anywhere.
 // Whether hardware fetches a stream ahead best if it is one of few and nobody asks beside it.
 #if defined(HEADWAY_FOLLOWS_STREAMS)
 inline constexpr bool kFollowsStreams = true;
@@ -239,6 +261,7 @@ inline constexpr bool kFollowsStreams = true;
 inline constexpr bool kFollowsStreams = false;
 #endif
 
+// Hints that may point anywhere.
 HEADWAY_INLINE void prefetch(const void* line) { __builtin_prefetch(line, 0, 3); }
 HEADWAY_INLINE void prefetch_to_l2(const void* line) { __builtin_prefetch(line, 0, 2); }
 
@@ -246,14 +269,14 @@ HEADWAY_INLINE float first_lane(f32x16 v) { return v.part[0][0]; }
 
 // Lanes [Width, 2 Width) of a register brought to [0, Width); the rest is not looked at. Indices are
 // template arguments: from a loop the compiler would put them together one by one.
-template <size_t Width, size_t... Lane>
-HEADWAY_INLINE f32_part upper_lanes(f32_part v, std::index_sequence<Lane...>) {
+template <size_t Width, class Part, size_t... Lane>
+HEADWAY_INLINE Part upper_lanes(Part v, std::index_sequence<Lane...>) {
   return __builtin_shufflevector(v, v, static_cast<int>((Lane + Width) % kPartLanes)...);
 }
 
 // op of each lane of the lower half with its fellow of the upper, until one is left.
-template <size_t Width, class Op>
-HEADWAY_INLINE float fold_lanes(f32_part v, const Op& op) {
+template <size_t Width, class Part, class Op>
+HEADWAY_INLINE auto fold_lanes(Part v, const Op& op) {
   if constexpr (Width == 0) {
     return v[0];
   } else {
@@ -263,20 +286,23 @@ HEADWAY_INLINE float fold_lanes(f32_part v, const Op& op) {
 
 // The sum and the maximum of all lanes, always by the same tree. The candidate of a maximum comes from
 // above: it loses if it is NaN.
-HEADWAY_INLINE float sum_lanes(f32x16 v) {
-  if constexpr (kParts == 4) v.part[0] = (v.part[0] + v.part[2 % kParts]) + (v.part[1 % kParts] + v.part[3 % kParts]);
-  if constexpr (kParts == 2) v.part[0] = v.part[0] + v.part[1 % kParts];
-  const auto add = [](f32_part a, f32_part b) __attribute__((always_inline)) { return a + b; };
-  return fold_lanes<kPartLanes / 2>(v.part[0], add);
+template <class Lanes, class Op>
+HEADWAY_INLINE auto fold(Lanes v, const Op& op) {
+  if constexpr (kParts == 4) {
+    v.part[0] = op(op(v.part[0], v.part[2 % kParts]), op(v.part[1 % kParts], v.part[3 % kParts]));
+  }
+  if constexpr (kParts == 2) v.part[0] = op(v.part[0], v.part[1 % kParts]);
+  return fold_lanes<kPartLanes / 2>(v.part[0], op);
 }
 
-HEADWAY_INLINE float max_lane(f32x16 v) {
-  const auto best_of = [](f32_part a, f32_part b) __attribute__((always_inline)) { return b > a ? b : a; };
-  if constexpr (kParts == 4) {
-    v.part[0] = best_of(best_of(v.part[0], v.part[2 % kParts]), best_of(v.part[1 % kParts], v.part[3 % kParts]));
-  }
-  if constexpr (kParts == 2) v.part[0] = best_of(v.part[0], v.part[1 % kParts]);
-  return fold_lanes<kPartLanes / 2>(v.part[0], best_of);
+template <class Lanes>
+HEADWAY_INLINE auto sum_lanes(Lanes v) {
+  return fold(v, [](auto a, auto b) __attribute__((always_inline)) { return a + b; });
+}
+
+template <class Lanes>
+HEADWAY_INLINE auto max_lane(Lanes v) {
+  return fold(v, [](auto a, auto b) __attribute__((always_inline)) { return b > a ? b : a; });
 }
 
 }  // namespace headway::HEADWAY_ISA
