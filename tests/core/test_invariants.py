@@ -51,7 +51,7 @@ def test_unfinished_is_not_idle(scheduler):
 
 def test_the_numbers_of_a_step(scheduler):
     step = scheduler.in_flight[0]
-    assert (step.num_tokens, step.num_prefill_tokens, step.num_decode_tokens) == (6, 6, 0)
+    assert (step.num_tokens, step.num_prefill_tokens) == (6, 6)
     stats = scheduler.stats()
     assert (stats.num_running, stats.num_waiting) == (2, 1)
     assert (stats.num_total_blocks, stats.num_held_blocks, stats.num_cached_blocks) == (8, 3, 0)

@@ -34,7 +34,7 @@ def test_a_decode_is_placed_while_its_token_is_in_flight():
     first, second = world.schedule(), world.schedule()
     assert [(c.first_position, c.num_tokens, c.samples) for c in first.chunks] == [(0, 5, True)]
     assert [(c.first_position, c.num_tokens, c.samples) for c in second.chunks] == [(5, 1, True)]
-    assert world.scheduler.running_sequences()[0].num_pending_tokens == 2
+    assert world.scheduler.running_sequences()[0].num_expected_tokens == 5 + 2
 
 
 def test_what_is_in_flight_is_never_past_the_end():

@@ -1,6 +1,8 @@
-"""Steps in which most are placed in passing are those in which everybody is asked: the twin."""
+"""Steps in which most are placed at once are those in which everybody is asked: the twin."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from scheduler_world import make_request
 
 from headway.core.config import SchedulerConfig
+from headway.core.decodes import Decodes
 from headway.core.request import RepetitionDetection
 from headway.core.scheduler import Scheduler
 from headway.core.sequence import Sequence
@@ -99,23 +102,45 @@ def play(config, script, ahead):
 @given(config=configs, script=moves, ahead=st.booleans())
 def test_the_same_is_decided_and_told(config, script, ahead):
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scheduler, "_decoding", lambda scheduler, running, prompts, step: None)
         patch.setattr(Sequence, "quieten", lambda sequence, block_size: None)
         asked = play(config, script, ahead)
     assert play(config, script, ahead) == asked
 
 
-def test_most_of_a_long_decode_is_quiet():
+def test_most_of_a_long_decode_is_quiet(monkeypatch):
     """Of 16 steps one fills a block and one takes the next."""
     scheduler = Scheduler(SchedulerConfig(block_size=16), 20)
     scheduler.add(make_request("a", [1] * 3, max_tokens=70), 0)
-    asked, ask = [], scheduler._continue
+    asked, find = [], Decodes.find_due
 
-    def note(sequence, *given):
-        asked.append(sequence.num_computed_tokens)
-        return ask(sequence, *given)
+    def note(decodes):
+        due = find(decodes)
+        asked.extend(sequence.num_computed_tokens for sequence in due)
+        return due
 
-    scheduler._continue = note
+    monkeypatch.setattr(Decodes, "find_due", note)
     while scheduler.has_unfinished():
         scheduler.complete(scheduler.schedule(0), StepResult({0: (1,)}))
     assert asked == [3, 15, 16, 31, 32, 47, 48, 63, 64, 71]  # the first, borders, the last
     assert scheduler.num_steps == 70
+
+
+def test_what_decodes_together_is_looked_up_once():
+    """Until somebody comes, leaves, or makes others give way."""
+    scheduler = Scheduler(SchedulerConfig(block_size=4), 40)
+    for name in "ab":
+        scheduler.add(make_request(name, [1] * 3, max_tokens=30), 0)
+    seen = []
+    for turn in range(12):
+        if turn == 4:
+            scheduler.add(make_request("c", [1] * 3, max_tokens=30), 0)
+        if turn == 8:
+            scheduler.abort("a")
+        step = scheduler.schedule(0)
+        scheduler.complete(
+            step, StepResult({chunk.sequence.sequence_id: (1,) for chunk in step.chunks})
+        )
+        seen.append(scheduler._decodes)
+    kept = [before is after is not None for before, after in pairwise(seen)]
+    assert kept == [False, True, True, True, False, True, True, False, True, True, True]

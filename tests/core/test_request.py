@@ -37,9 +37,8 @@ def test_values_out_of_range_are_refused(asked, sentence):
 
 
 def test_shorthands_are_resolved():
-    params = SamplingParams(stop="end", top_k=-1, temperature=0, stop_token_ids=[3])
+    params = SamplingParams(stop="end", top_k=-1, stop_token_ids=[3])
     assert (params.stop, params.top_k, params.stop_token_ids) == (("end",), 0, (3,))
-    assert params.is_greedy
     assert Request(request_id="a", prompt_token_ids=(1, 2), sampling=params).num_prompt_tokens == 2
 
 

@@ -66,7 +66,7 @@ def test_the_executor_counts_as_everybody_else(step):
 @given(steps)
 def test_a_decode_is_what_the_scheduler_calls_one(step):
     shape = shape_of_step(step)
-    assert shape.num_decode_tokens == step.num_decode_tokens
+    assert shape.num_decode_tokens == step.num_tokens - step.num_prefill_tokens
     assert shape.num_prefill_tokens == step.num_prefill_tokens
     for one in step.chunks:
         num_prompt_tokens = one.sequence.num_prompt_tokens

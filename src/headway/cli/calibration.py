@@ -108,7 +108,7 @@ class Rig:
         start_ns = self._clock.now_ns()
         self._shape = shape_of_step(step)
         if self._source_block is None:
-            self._source_block = step.chunks[0].block_ids[0]
+            self._source_block = next(iter(step.chunks)).block_ids[0]
         self._own_ns = self._clock.now_ns() - start_ns
         try:
             return self._engine.executor.run(step)

@@ -81,9 +81,7 @@ def _check_counts(config: SchedulerConfig) -> None:
         ("max_tenant_seqs", 0),
         ("skip_blocked_ms", 0),
     ):
-        value = getattr(config, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+        _check_integer(name, getattr(config, name), least)
     if not 0 <= config.watermark < 1:
         raise ValueError(f"watermark must be a share in [0, 1), got {config.watermark!r}")
     if not 0 < config.kv_risk <= 0.5:
@@ -140,14 +138,9 @@ def _check_whole_prompts(config: SchedulerConfig) -> None:
 
 def _check_ageing(config: SchedulerConfig) -> None:
     ageing = config.ageing_tokens_per_s
-    if ageing is None:
-        return
-    if not isinstance(ageing, int) or isinstance(ageing, bool) or ageing < 0:
-        raise ValueError(f"ageing_tokens_per_s must be an integer of at least 0, got {ageing!r}")
-    if config.ordering != "sjf":
-        raise ValueError(
-            f"ageing_tokens_per_s is of ordering sjf, and it is {config.ordering}: leave it out"
-        )
+    if ageing is not None:
+        _check_integer("ageing_tokens_per_s", ageing, 0)
+        _check_ordering(config, "sjf", "ageing_tokens_per_s is")
 
 
 def _check_tenants(config: SchedulerConfig) -> None:
@@ -155,14 +148,18 @@ def _check_tenants(config: SchedulerConfig) -> None:
         weights = weights_of(config.tenant_weights)
     except ValueError as error:
         raise ValueError(f"tenant_weights {error}") from None
-    if config.ordering == "fair":
-        return
     if weights:
-        raise ValueError(
-            f"tenant_weights are of ordering fair, and it is {config.ordering}: leave them out"
-        )
+        _check_ordering(config, "fair", "tenant_weights are")
     if config.victim == "most-served":
-        raise ValueError(
-            f"victim most-served is of ordering fair, and it is {config.ordering}: nobody counts "
-            f"who is served"
-        )
+        _check_ordering(config, "fair", "victim most-served is")
+
+
+def _check_integer(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def _check_ordering(config: SchedulerConfig, ordering: str, what: str) -> None:
+    if config.ordering != ordering:
+        it_is = f"of ordering {ordering}, and it is {config.ordering}"
+        raise ValueError(f"{what} {it_is}: leave out the one or change the other")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headway.core.blocks import BlockPool
@@ -34,8 +34,7 @@ class Eviction:
         missing = self._num_missing(sequence, num_tokens)
         if missing <= 0:
             return True
-        kept = self.policies.precedence.most_kept.num_blocks  # nearly always less than is left
-        while missing > self.pool.num_free - kept and missing > self._num_free_for(sequence, step):
+        while self._must_evict(sequence, missing, step):
             victim = self.policies.victim.choose(self._not_above(sequence), self.pool)
             self.preempt(victim, sequence, step, now_ns)
             if victim is sequence:
@@ -43,11 +42,15 @@ class Eviction:
         self.residents.grow(sequence, missing)
         return True
 
-    def _num_free_for(self, sequence: Sequence, step: StepBuilder) -> int:
+    def _must_evict(self, sequence: Sequence, num_blocks: int, step: StepBuilder) -> bool:
+        """Whether so many blocks are not free for it."""
+        num_left, precedence = self.pool.num_free - num_blocks, self.policies.precedence
+        if num_left >= precedence.most_kept.num_blocks:  # nearly always
+            return False
         # With somebody about to come, what all grow by in this step is counted already.
-        if step.makes_way or not self.policies.precedence.has_ranks:
-            return self.pool.num_free
-        return self.pool.num_free - self.policies.precedence.kept(sequence).num_blocks
+        if step.makes_way or not precedence.has_ranks:
+            return num_left < 0
+        return num_left < precedence.kept(sequence).num_blocks
 
     def _not_above(self, sequence: Sequence) -> Mapping[int, Sequence]:
         """Who may pay for its growth: itself, its equals, and those that it outranks."""
@@ -64,6 +67,16 @@ class Eviction:
             return False
         if num_missing > 0:
             self.residents.grow(sequence, num_missing)
+        return True
+
+    def try_grow_all(self, sequences: Iterable[Sequence], step: StepBuilder) -> bool:
+        """Let each grow by a token, until one would have to evict for it."""
+        size = self.config.block_size
+        for sequence in sequences:
+            if sequence.num_computed_tokens == len(sequence.block_ids) * size:
+                if self._must_evict(sequence, 1, step):
+                    return False
+                self.residents.grow(sequence, 1)
         return True
 
     def _num_missing(self, sequence: Sequence, num_tokens: int) -> int:

@@ -53,19 +53,19 @@ class Limits:
 
     def max_num_tokens(self, request: Request) -> int:
         """Where a sequence must end: prompt and output together."""
-        limit = min(self._config.max_model_len, self._pool_limit)
+        # The last token of a sequence is never computed, so it needs no place in the cache.
+        num_places = self._num_blocks * self._config.block_size
+        limit = min(self._config.max_model_len, num_places + 1)
         most = request.max_output_tokens
         return limit if most is None else min(limit, request.num_prompt_tokens + most)
 
-    def ending(self, sequence: Sequence, token_id: int) -> Retired | None:
+    def ending(self, sequence: Sequence) -> Retired | None:
         """How the sequence ends with its latest token; None if it goes on. Once for each token."""
-        request = sequence.request
+        request, token_id = sequence.request, sequence.token_ids[-1]
         is_full = len(sequence.token_ids) >= sequence.max_num_tokens
         repeats = sequence.repetition is not None and sequence.repetition.repeats(
             sequence.token_ids, sequence.num_output_tokens
         )
-        if not (is_full or repeats or token_id in request.stop_token_ids):
-            return None
         name = (sequence.sequence_id, request.request_id)
         if self._may_end(sequence) and token_id in request.stop_token_ids:
             return Retired(*name, FinishReason.STOP, stop_token_id=token_id)
@@ -91,11 +91,6 @@ class Limits:
             f"{self._config.block_size} tokens: raise --kv-cache-memory-bytes for longer outputs"
         )
 
-    @property
-    def _pool_limit(self) -> int:
-        # The last token of a sequence is never computed, so it needs no place in the cache.
-        return self._num_blocks * self._config.block_size + 1
-
 
 def may_have_ended(sequences: Iterable[Sequence]) -> list[Sequence]:
     """Of those that just got a token, whom `Limits.ending` may end: nearly always none."""
@@ -103,6 +98,6 @@ def may_have_ended(sequences: Iterable[Sequence]) -> list[Sequence]:
         s
         for s in sequences
         if len(s.token_ids) >= s.max_num_tokens
-        or s.token_ids[-1] in s.request.stop_token_ids
+        or s.token_ids[-1] in s.stop_token_ids
         or s.repetition is not None
     ]

@@ -18,45 +18,33 @@ class PrefixCache(Protocol):
 
     def find(self, sequence: Sequence) -> list[int]:
         """Blocks that already hold the sequence's first tokens, at least one token short of all."""
-        ...
+        return []
 
     def register(self, sequences: Iterable[Sequence]) -> None:
         """Make findable what is full, known, and computed once the steps in flight have run."""
-        ...
+        return
 
     def forget(self, chunks: Iterable[Chunk]) -> list[int]:
         """Make unfindable what these chunks were to compute; returns the blocks concerned."""
-        ...
+        return []
 
     def reset(self) -> None:
         """Make everything unfindable."""
-        ...
+        return
 
 
-class NoPrefixCache:
+class NoPrefixCache(PrefixCache):
     """Finds nothing, remembers nothing."""
 
-    def find(self, sequence: Sequence) -> list[int]:
-        return []
 
-    def register(self, sequences: Iterable[Sequence]) -> None:
-        pass
-
-    def forget(self, chunks: Iterable[Chunk]) -> list[int]:
-        return []
-
-    def reset(self) -> None:
-        pass
-
-
-class HashedPrefixCache:
+class HashedPrefixCache(PrefixCache):
     """Block i of a sequence is named sha256(name of block i - 1, tokens of block i).
 
     The root is a hash over salt, the request's cache salt and adapter, so that different ones
     never meet. sha256, because a collision would show one user another's text.
     """
 
-    def __init__(self, pool: BlockPool, *, block_size: int, salt: str | bytes) -> None:
+    def __init__(self, pool: BlockPool, block_size: int, salt: str | bytes) -> None:
         self._pool = pool
         self._block_size = block_size
         self._salt = salt.encode() if isinstance(salt, str) else salt

@@ -90,10 +90,6 @@ class SamplingParams:
         _check_stops(self)
         _check_masks(self)
 
-    @property
-    def is_greedy(self) -> bool:
-        return self.temperature == 0.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimits:
@@ -147,95 +143,54 @@ def _as_tuple(stop: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _check_counts(params: SamplingParams) -> None:
+    least, most, seed = params.min_tokens, params.max_tokens, params.seed
     _require(params.n >= 1, "n", params.n, "at least 1")
-    _require(
-        params.max_tokens is None or params.max_tokens >= 1,
-        "max_tokens",
-        params.max_tokens,
-        "at least 1",
-    )
-    _require(params.min_tokens >= 0, "min_tokens", params.min_tokens, "at least 0")
-    if params.max_tokens is not None:
-        _require(
-            params.min_tokens <= params.max_tokens,
-            "min_tokens",
-            params.min_tokens,
-            f"at most max_tokens={params.max_tokens}",
-        )
+    _require(most is None or most >= 1, "max_tokens", most, "at least 1")
+    _require(least >= 0, "min_tokens", least, "at least 0")
+    if most is not None:
+        _require(least <= most, "min_tokens", least, f"at most max_tokens={most}")
     _require(params.top_k >= 0, "top_k", params.top_k, "0 or -1 (off) or at least 1")
     for name in ("logprobs", "prompt_logprobs"):
         value = getattr(params, name)
         _require(value is None or value >= 0, name, value, "at least 0")
-    _require(
-        params.seed is None or -MAX_SEED <= params.seed <= MAX_SEED,
-        "seed",
-        params.seed,
-        "a 64-bit integer",
-    )
+    _require(seed is None or -MAX_SEED <= seed <= MAX_SEED, "seed", seed, "a 64-bit integer")
 
 
 def _check_numbers(params: SamplingParams) -> None:
-    for name in (
-        "temperature",
-        "top_p",
-        "min_p",
-        "presence_penalty",
-        "frequency_penalty",
-        "repetition_penalty",
-    ):
+    penalties = ("presence_penalty", "frequency_penalty")
+    for name in ("temperature", "top_p", "min_p", *penalties, "repetition_penalty"):
         value = getattr(params, name)
         _require(math.isfinite(value), name, value, "a finite number")
     _require(params.temperature >= 0, "temperature", params.temperature, "at least 0")
     _require(0 < params.top_p <= 1, "top_p", params.top_p, "in (0, 1]")
     _require(0 <= params.min_p <= 1, "min_p", params.min_p, "in [0, 1]")
-    for name in ("presence_penalty", "frequency_penalty"):
+    for name in penalties:
         value = getattr(params, name)
         _require(-2 <= value <= 2, name, value, "in [-2, 2]")
-    _require(
-        params.repetition_penalty > 0,
-        "repetition_penalty",
-        params.repetition_penalty,
-        "greater than 0",
-    )
+    factor = params.repetition_penalty
+    _require(factor > 0, "repetition_penalty", factor, "greater than 0")
     for token_id, bias in params.logit_bias.items():
-        _require(
-            token_id >= 0 and math.isfinite(bias),
-            "logit_bias",
-            {token_id: bias},
-            "token ids with finite numbers",
-        )
+        holds, rule = token_id >= 0 and math.isfinite(bias), "token ids with finite numbers"
+        _require(holds, "logit_bias", {token_id: bias}, rule)
 
 
 def _check_stops(params: SamplingParams) -> None:
-    stops = params.stop or ()
-    _require(
-        all(isinstance(stop, str) and stop for stop in stops), "stop", stops, "non-empty strings"
-    )
-    ids = params.stop_token_ids or ()
-    _require(
-        all(isinstance(i, int) and i >= 0 for i in ids),
-        "stop_token_ids",
-        ids,
-        "token ids of at least 0",
-    )
+    stops, ids = params.stop or (), params.stop_token_ids or ()
+    are_texts = all(isinstance(stop, str) and stop for stop in stops)
+    _require(are_texts, "stop", stops, "non-empty strings")
+    _require(_are_ids(ids), "stop_token_ids", ids, "token ids of at least 0")
 
 
 def _check_masks(params: SamplingParams) -> None:
-    allowed = params.allowed_token_ids
-    if allowed is not None:
-        _require(
-            bool(allowed) and all(isinstance(i, int) and i >= 0 for i in allowed),
-            "allowed_token_ids",
-            allowed,
-            "at least one token id, each of at least 0",
-        )
-    words = params.bad_words or ()
-    _require(
-        all(isinstance(word, str) and word.strip() for word in words),
-        "bad_words",
-        words,
-        "strings with more than spaces in them",
-    )
+    allowed, words = params.allowed_token_ids, params.bad_words or ()
+    holds = allowed is None or (bool(allowed) and _are_ids(allowed))
+    _require(holds, "allowed_token_ids", allowed, "at least one token id, each of at least 0")
+    are_words = all(isinstance(word, str) and word.strip() for word in words)
+    _require(are_words, "bad_words", words, "strings with more than spaces in them")
+
+
+def _are_ids(values: Sequence[int]) -> bool:
+    return all(isinstance(value, int) and value >= 0 for value in values)
 
 
 def _require(holds: bool, name: str, value: object, rule: str) -> None:

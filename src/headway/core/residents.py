@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 
 from headway.core.blocks import BlockPool
@@ -25,28 +24,19 @@ class Residents:
         self._ordering = policies.ordering
         self._precedence = policies.precedence
         self._constraints = tuple(constraints)
-        self._running: dict[int, Sequence] = {}
+        self.running: dict[int, Sequence] = {}  # by sequence id, in order of admission
         self._untold: list[Retired] = []
         self.num_computed_tokens = 0  # of all that run
-        self._precedence.watch(self._running, pool)
-
-    @property
-    def running(self) -> Mapping[int, Sequence]:
-        """By sequence id, in order of admission."""
-        return self._running
-
-    @property
-    def parked(self) -> list[Sequence]:
-        return self._unit.parked
+        self._precedence.watch(self.running, pool)
 
     @property
     def num_slots_taken(self) -> int:
-        return len(self._running) + len(self._unit.parked)
+        return len(self.running) + len(self._unit.parked)
 
     def enter(self, sequence: Sequence) -> None:
         """The sequence, whose blocks are taken already, gets a slot."""
         sequence.status = SequenceStatus.RUNNING
-        self._running[sequence.sequence_id] = sequence
+        self.running[sequence.sequence_id] = sequence
         self.num_computed_tokens += sequence.num_computed_tokens
         self._forecast.entered(sequence)
         self._admission.entered(sequence)
@@ -89,7 +79,7 @@ class Residents:
         self._admission.ended(sequence)
 
     def _leave(self, sequence: Sequence) -> None:
-        del self._running[sequence.sequence_id]
+        del self.running[sequence.sequence_id]
         self.num_computed_tokens -= sequence.num_computed_tokens
         self._forecast.left(sequence)
         self._admission.left(sequence)
@@ -99,7 +89,7 @@ class Residents:
             constraint.left(sequence)
 
     def _due(self) -> list[Retired]:
-        if not self._running:
+        if not self.running:
             for parked in self._unit.drain():
                 self._release(parked)
         if self._unit.parked:

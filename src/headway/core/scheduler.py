@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 
+from headway.core.decodes import Decodes
 from headway.core.events import (
     AbortCause,
     Aborted,
@@ -19,12 +21,12 @@ from headway.core.limits import may_have_ended
 from headway.core.request import FinishReason, Request
 from headway.core.scheduler_state import SchedulerState
 from headway.core.sequence import Sequence, SequenceStatus
-from headway.core.step import Blocker, Step, StepResult, sampled_tokens
-from headway.core.step_builder import StepBuilder, new_tuple
+from headway.core.step import Blocker, Chunk, Chunks, Step, StepResult, sampled_tokens
+from headway.core.step_builder import StepBuilder
 from headway.core.stride import Stride, num_quiet_steps, walk
 
 MAX_STEPS_IN_FLIGHT = 2
-_RUNNING, _FINISHED = SequenceStatus.RUNNING, SequenceStatus.FINISHED  # looked up only once
+_RUNNING = SequenceStatus.RUNNING  # looked up only once
 
 
 class Scheduler(SchedulerState):
@@ -116,27 +118,47 @@ class Scheduler(SchedulerState):
                 step.retired += self._end(sequence)
 
     def _continue_running(self, step: StepBuilder, now_ns: int, *, holds_decodes: bool) -> None:
-        """Place the running in order of service. The quiet, nearly all, are placed in passing;
-        what the others need is found out one by one."""
+        """Place the running in order of service: at once those who only decode, nearly all; what
+        the others need is found out one by one."""
         running = self._ordering.running(self._residents.running.values(), now_ns)
         step.tokenless = []
         if holds_decodes:
             step.tokenless = [sequence for sequence in running if sequence.is_prefilled]
             running = [sequence for sequence in running if not sequence.is_prefilled]
-        sequences = iter(self._prefill.order(running, self._prompts(), self.num_waiting))
+        prompts = self._prompts()
+        running = self._prefill.order(running, prompts, self.num_waiting)
         others: list[Sequence] = []
-        while (sequence := step.add_quiet(sequences)) and step.tokens_left:
+        if decodes := self._decoding(running, prompts, step):
+            step.place(decodes, self.config.block_size)
+            others += decodes.due
+            running = running[len(decodes.sequences) :]
+        for sequence in running:
             # Another status: it was preempted earlier in this very step.
-            if sequence.status is _RUNNING and self._continue(sequence, step, now_ns):
-                others.append(sequence)
-            else:
-                step.tokenless.append(sequence)
-        step.tokenless += [sequence, *sequences] if sequence else []
+            may_go_on = step.tokens_left > 0 and sequence.status is _RUNNING
+            is_placed = may_go_on and self._continue(sequence, step, now_ns)
+            (others if is_placed else step.tokenless).append(sequence)
         # Only now: a chunk that is placed may still be dropped, and is then never computed.
         self._prefix.register(others)
 
+    def _decoding(
+        self, running: list[Sequence], prompts: list[Sequence], step: StepBuilder
+    ) -> Decodes | None:
+        """Those before the first prompt, with their blocks, if there is room in the step and in
+        memory for a token of each: nobody needs to be asked about them. None: everybody does."""
+        if prompts:
+            running = running[: [*map({*prompts}.__contains__, running), True].index(True)]
+        if self._in_flight or not 0 < len(running) <= step.tokens_left:
+            return None
+        decodes, together = self._decodes, tuple(running)
+        if not decodes or decodes.index != step.index or decodes.sequences != together:
+            decodes = self._decodes = Decodes(together, step.index)
+        return decodes if self._eviction.try_grow_all(decodes.find_due(), step) else None
+
     def _continue(self, sequence: Sequence, step: StepBuilder, now_ns: int) -> bool:
         """Place the sequence's next chunk, if there is one and room for it."""
+        if sequence.num_computed_tokens < sequence.quiet_until:
+            step.add(sequence, 1, samples=True)
+            return True
         num_tokens = num_wanted = sequence.num_wanted_tokens()
         if num_wanted > 1:  # one fits in whatever is left
             first = sequence.num_computed_tokens
@@ -191,7 +213,8 @@ class Scheduler(SchedulerState):
             blocked = self._outlook.blocked
             num_steps = self._waiting.num_steps_in_order(sequences, num_steps)
         stride = Stride(self._num_steps, sequences, num_steps, *blocked)
-        return self._outlook.offer(stride) if num_steps else None
+        self._outlook.offered = stride if num_steps else None
+        return self._outlook.offered
 
     def take(
         self,
@@ -233,33 +256,38 @@ class Scheduler(SchedulerState):
         token; RuntimeError when `step` is not the oldest in flight.
         """
         self._check_oldest(step)
-        tokens = sampled_tokens(step, result)
+        decodes, others = self._decodes_of(step)
+        sampling = [sequence for sequence, _, _, samples, _ in others if samples]
+        ids = [sequence.sequence_id for sequence in sampling]
+        tokens = sampled_tokens(step, [*decodes.sequence_ids, *ids] if decodes else ids, result)
         self._in_flight.popleft()
         if now_ns is not None:
             self._ordering.completed(step, now_ns)
-        loud: list[Sequence] = []  # to whom more may happen than that they get a token
-        events: list[Event] = []
-        for sequence, token_ids in tokens:
-            token_id = token_ids[0]
-            sequence.num_pending_tokens -= 1
-            if not sequence.num_quiet_steps:
-                if sequence.status is _FINISHED:
-                    continue  # while it was in flight
-                loud.append(sequence)
-            elif token_id in sequence.stop_token_ids:
-                loud.append(sequence)
-            sequence.token_ids.append(token_id)
-            fields = (sequence.sequence_id, sequence.request_id, token_ids)
-            events.append(new_tuple(Advanced, fields))
-        self._prefix.register(loud)
+        advanced: list[Sequence] = []
+        events, due = decodes.advance(tokens[: -len(ids) or None]) if decodes else ([], [])
+        for sequence, token_ids in zip(sampling, tokens[len(events) :], strict=True):
+            if sequence.status is SequenceStatus.FINISHED:
+                continue  # while it was in flight
+            sequence.token_ids += token_ids
+            events.append(Advanced(sequence.sequence_id, sequence.request_id, token_ids))
+            advanced.append(sequence)
+        self._prefix.register(advanced)
         self._prefill.completed(step, now_ns)
-        return events + self._end_the_finished(loud)
+        return events + self._end_the_finished(due + advanced)
+
+    def _decodes_of(self, step: Step) -> tuple[Decodes | None, Iterable[Chunk]]:
+        """Those that only wait for their tokens, and the chunks of others. With another step in
+        flight, or if one of them has left, all are others."""
+        chunks, decodes = step.chunks, self._decodes
+        if decodes is None or len(self._in_flight) > 1 or not isinstance(chunks, Chunks):
+            return None, chunks
+        return (decodes, chunks.others) if chunks.sequences is decodes.sequences else (None, chunks)
 
     def _end_the_finished(self, advanced: SequenceOf[Sequence]) -> list[Event]:
         """Of those that just got a token, end whom it ends."""
         events: list[Event] = []
         for sequence in may_have_ended(advanced):
-            if retired := self._limits.ending(sequence, sequence.token_ids[-1]):
+            if retired := self._limits.ending(sequence):
                 events += self._end(sequence, retired)
         return events
 
@@ -269,8 +297,6 @@ class Scheduler(SchedulerState):
         self._in_flight.popleft()
         spoiled = spoiled_sequences(step, self._in_flight, self._prefix)
         ended = [s for s in spoiled if s.status is not SequenceStatus.FINISHED]
-        for chunk in step.chunks:
-            chunk.sequence.num_pending_tokens -= chunk.samples
         events: list[Event] = []
         for sequence in ended:
             name = (sequence.sequence_id, sequence.request.request_id)
@@ -289,6 +315,7 @@ class Scheduler(SchedulerState):
         due = [retired] if retired else []
         self._outlook.disturb()
         if sequence.status is SequenceStatus.RUNNING:
+            self._decodes = None
             due = self._residents.retire(sequence, retired)
         else:
             self._waiting.remove(sequence)

@@ -9,6 +9,7 @@ from collections.abc import Sequence as SequenceOf
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
 from headway.core.constraints import Constraint, TenantSlots
+from headway.core.decodes import Decodes
 from headway.core.entrance import Entrance
 from headway.core.eviction import Eviction
 from headway.core.limits import Limits
@@ -48,7 +49,9 @@ class SchedulerState:
         self._precedence = policies.precedence
         self._residents = Residents(self.pool, policies, constraints)
         self._limits = Limits(config, num_blocks, policies.admission)
-        self._prefix = _build_prefix_cache(config, self.pool)
+        self._prefix: PrefixCache = NoPrefixCache()
+        if config.enable_prefix_caching:
+            self._prefix = HashedPrefixCache(self.pool, config.block_size, config.prefix_salt)
         self._live = LiveSequences()
         self._waiting = WaitingQueue(
             policies.ordering, self._prefix, config.block_size, tenant_slots
@@ -60,6 +63,7 @@ class SchedulerState:
         self._eviction = Eviction(*parts, self._live)
         self._right_of_way = RightOfWay(*parts, self._entrance, self._eviction)
         self._time = TimeKeeper()
+        self._decodes: Decodes | None = None  # of the latest step, while none of them has left
         self._in_flight: deque[Step] = deque()
         self._waiting_reasons: dict[Blocker, int] = {}
         self._tokenless: list[Sequence] = []  # who ran in the latest step and got no token
@@ -127,10 +131,4 @@ class SchedulerState:
 
     def parked_sequences(self) -> list[Sequence]:
         """Ended members of a static batch, whose slots and blocks stay idle until it drains."""
-        return list(self._residents.parked)
-
-
-def _build_prefix_cache(config: SchedulerConfig, pool: BlockPool) -> PrefixCache:
-    if not config.enable_prefix_caching:
-        return NoPrefixCache()
-    return HashedPrefixCache(pool, block_size=config.block_size, salt=config.prefix_salt)
+        return list(self._unit.parked)

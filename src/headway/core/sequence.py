@@ -27,24 +27,21 @@ class Sequence:
         computed        [first num_computed_tokens ...........]  counts steps in flight as done
         block_ids       [block 0 | block 1 | ... ] holds at least the computed tokens
 
-    `max_num_tokens` is where it must end: prompt and output together, whatever the reason.
-
-    In its next `num_quiet_steps` it is quiet: it decodes, no block is missing, none gets full, and
-    no length ends it. A step finds nearly all sequences so, and has nothing else to ask of them.
+    Until `quiet_until` tokens are computed it is quiet: it decodes, no block is missing, none gets
+    full, and no length ends it. A step finds nearly all so, and has nothing else to ask of them.
     """
 
     sequence_id: int
     request: Request
     index: int  # which of the request's n sequences
-    max_num_tokens: int
+    max_num_tokens: int  # where it must end: prompt and output together, whatever the reason
     status: SequenceStatus = SequenceStatus.WAITING
     token_ids: list[int] = field(default_factory=list, repr=False)
     num_prompt_tokens: int = 0
     num_computed_tokens: int = 0
-    num_pending_tokens: int = 0
     block_ids: list[int] = field(default_factory=list)
     block_hashes: list[BlockHash] = field(default_factory=list, repr=False)
-    num_quiet_steps: int = 0
+    quiet_until: int = 0
     num_registered_blocks: int = 0  # leading blocks that the prefix cache has been told about
     num_cached_tokens: int = 0  # prefix-cache hits at the first admission
     num_preemptions: int = 0
@@ -61,8 +58,7 @@ class Sequence:
         self.num_prompt_tokens = len(self.token_ids)
         self.request_id = self.request.request_id
         self.stop_token_ids = self.request.stop_token_ids
-        rule = self.request.sampling.repetition_detection
-        if rule is not None:
+        if (rule := self.request.sampling.repetition_detection) is not None:
             self.repetition = RepetitionWatch(rule)
 
     @property
@@ -84,27 +80,33 @@ class Sequence:
         num_left = len(self.token_ids) - self.num_computed_tokens
         return num_left if num_left > 1 or self.num_computed_tokens < self.num_prompt_tokens else 0
 
+    @property
+    def num_expected_tokens(self) -> int:
+        """Known, or sampled in flight: what is computed while it runs yields one more."""
+        return max(len(self.token_ids), self.num_computed_tokens + 1)
+
+    @property
+    def num_quiet_steps(self) -> int:
+        return max(0, self.quiet_until - self.num_computed_tokens)
+
     def num_wanted_tokens(self) -> int:
         """Tokens it still has to compute; none while what is in flight may already end it."""
-        num_expected = len(self.token_ids) + self.num_pending_tokens
-        if num_expected < self.max_num_tokens:
-            return num_expected - self.num_computed_tokens
-        return 0
+        num_expected = self.num_expected_tokens
+        return num_expected - self.num_computed_tokens if num_expected < self.max_num_tokens else 0
 
     def quieten(self, block_size: int) -> None:
-        """All that it knows is computed, or will be by the step that it is in: count the steps
-        in which it only decodes. One whose output is watched for repetition is never quiet."""
+        """All that it knows is computed, or will be by the step that it is in: see how long it
+        only decodes. One whose output is watched for repetition is never quiet."""
         if self.repetition is not None:
             return
         room = len(self.block_ids) * block_size
         num_done = min(len(self.token_ids), self.num_computed_tokens)
-        before_full = num_done + block_size - 1 - num_done % block_size
-        num_steps = min(room, before_full, self.max_num_tokens - 2) - self.num_computed_tokens
-        self.num_quiet_steps = max(0, num_steps)
+        before_full = num_done - num_done % block_size + block_size - 1
+        self.quiet_until = min(room, before_full, self.max_num_tokens - 2)
 
     def finish(self) -> None:
         """It has ended."""
-        self.num_quiet_steps = 0
+        self.quiet_until = 0
         self.status = SequenceStatus.FINISHED
 
     def forget_computed(self) -> None:
@@ -112,7 +114,7 @@ class Sequence:
         self.num_lost_tokens = self.num_computed_tokens
         self.num_reached_tokens = max(self.num_reached_tokens, self.num_computed_tokens)
         self.num_computed_tokens = 0
-        self.num_quiet_steps = 0
+        self.quiet_until = 0
         self.num_registered_blocks = 0
         self.num_preemptions += 1
         self.status = SequenceStatus.PREEMPTED

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from headway.core.step import Blocker
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerStats:
+class SchedulerStats(NamedTuple):
     """The state between two steps. Blocks: total = held + cached + blank."""
 
     num_running: int

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import NamedTuple
 
-from headway.core.events import Aborted, Admitted, Preempted, Rejected, Resumed, Retired
+from headway.core.events import Aborted, Admitted, Preempted, Resumed, Retired
 from headway.core.sequence import Sequence
+
+new_tuple = tuple.__new__  # what a NamedTuple's own constructor calls, in less than half the time
 
 
 class Blocker(enum.Enum):
@@ -54,19 +57,40 @@ class Chunk(NamedTuple):
         return self.num_tokens == 1 and self.first_position >= self.sequence.num_prompt_tokens
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunks:
+    """Those of sequences that decode together, made when somebody looks; then those of others."""
+
+    sequences: tuple[Sequence, ...]
+    firsts: list[int]  # their positions
+    block_ids: tuple[SequenceOf[int], ...]
+    others: tuple[Chunk, ...]
+
+    def __len__(self) -> int:
+        return len(self.firsts) + len(self.others)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        fields = zip(self.sequences, self.firsts, repeat(1), repeat(True), self.block_ids)
+        return chain(map(new_tuple, repeat(Chunk), fields), self.others)
+
+
+def apart(chunks: Chunks | SequenceOf[Chunk]) -> tuple[SequenceOf[int], SequenceOf[Chunk]]:
+    """The positions of sequences that decode together, and the chunks of others."""
+    return (chunks.firsts, chunks.others) if isinstance(chunks, Chunks) else ((), chunks)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One decision, with its reasons. Steps of one scheduler have consecutive indexes from 0."""
 
     index: int
-    chunks: tuple[Chunk, ...]
+    chunks: Chunks | tuple[Chunk, ...]
     expired: tuple[Aborted, ...] = ()  # whose time was up when this was decided
     admitted: tuple[Admitted, ...] = ()
     resumed: tuple[Resumed, ...] = ()
     preempted: tuple[Preempted, ...] = ()
     # Told by this decision: a static batch that an eviction, or the clock, emptied.
     retired: tuple[Retired, ...] = ()
-    rejected: tuple[Rejected, ...] = ()
     # Of the first in the queue that was not barred by a constraint; if all were, of the first.
     blocker: Blocker | None = None  # None when nobody waits or everybody was admitted
     blocked_sequence_id: int | None = None
@@ -74,17 +98,14 @@ class Step:
 
     @property
     def num_tokens(self) -> int:
-        return sum(chunk.num_tokens for chunk in self.chunks)
-
-    @property
-    def num_decode_tokens(self) -> int:
-        return self.num_tokens - self.num_prefill_tokens
+        firsts, others = apart(self.chunks)
+        return len(firsts) + sum(count for _, _, count, _, _ in others)
 
     @property
     def num_prefill_tokens(self) -> int:
         return sum(
             count
-            for sequence, first, count, _, _ in self.chunks
+            for sequence, first, count, _, _ in apart(self.chunks)[1]
             if count > 1 or first < sequence.num_prompt_tokens
         )
 
@@ -100,15 +121,14 @@ class BadStepResultError(ValueError):
     """A driver returned something else than one token for every chunk that samples."""
 
 
-def sampled_tokens(step: Step, result: StepResult) -> Iterable[tuple[Sequence, tuple[int, ...]]]:
-    """The new token of every chunk that samples. Raises BadStepResultError if one has not one."""
-    sampling = [sequence for sequence, _, _, samples, _ in step.chunks if samples]
-    token_ids = result.token_ids.get
-    found = [token_ids(sequence.sequence_id, ()) for sequence in sampling]
-    if sampling and {*map(len, found)} != {1}:
-        bad, ids = next((s, ids) for s, ids in zip(sampling, found, strict=True) if len(ids) != 1)
+def sampled_tokens(
+    step: Step, sequence_ids: SequenceOf[int], result: StepResult
+) -> list[tuple[int, ...]]:
+    """The new token of each of those that sample. Raises BadStepResultError if one has not one."""
+    found = list(map(result.token_ids.get, sequence_ids, repeat(())))
+    if found and {*map(len, found)} != {1}:
+        bad, ids = next(row for row in zip(sequence_ids, found, strict=True) if len(row[1]) != 1)
         raise BadStepResultError(
-            f"step {step.index}: sequence {bad.sequence_id} samples one token, "
-            f"the result has {len(ids)}"
+            f"step {step.index}: sequence {bad} samples one token, the result has {len(ids)}"
         )
-    return zip(sampling, found, strict=True)
+    return found

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from headway.core.decodes import Decodes
 from headway.core.events import Aborted, Admitted, Preempted, Resumed, Retired
 from headway.core.sequence import Sequence
-from headway.core.step import Blocker, Chunk, Step
-
-new_tuple = tuple.__new__  # what a NamedTuple's own constructor calls, in less than half the time
+from headway.core.step import Blocker, Chunk, Chunks, Step, new_tuple
 
 
 class StepBuilder:
@@ -28,35 +25,23 @@ class StepBuilder:
         self.tokenless: list[Sequence] = []  # of the running: who gets no token from this step
         self._num_held = 0
         self.predicted_ns: int | None = None
+        self._decodes: Decodes | None = None
         self._chunks: list[Chunk] = []
         self._blocked: tuple[Blocker, int] | None = None
         self._first_barred: tuple[Blocker, int] | None = None
 
     @property
     def is_empty(self) -> bool:
-        return not self._chunks
+        return not (self._decodes or self._chunks)
 
-    def add_quiet(self, sequences: Iterator[Sequence]) -> Sequence | None:
-        """Place a decode for each while they are quiet and the budget lasts; returns the next one.
+    def place(self, decodes: Decodes, block_size: int) -> None:
+        """A decode for each of them, before anybody else is placed; the budget must be enough."""
+        self._decodes = decodes
+        decodes.place(block_size)
+        self.tokens_left -= len(decodes.sequences)
 
-        `add`, but for what cannot be otherwise: this is where the time of a large batch goes.
-        """
-        place, num_left = self._chunks.append, self.tokens_left
-        for sequence in sequences:
-            num_quiet, first = sequence.num_quiet_steps, sequence.num_computed_tokens
-            if not num_quiet or not num_left:
-                self.tokens_left = num_left
-                return sequence
-            sequence.num_quiet_steps = num_quiet - 1
-            place(new_tuple(Chunk, (sequence, first, 1, True, sequence.block_ids)))
-            sequence.num_computed_tokens = first + 1
-            sequence.num_pending_tokens += 1
-            num_left -= 1
-        self.tokens_left = num_left
-        return None
-
-    def chunks(self) -> list[Chunk]:
-        return self._chunks
+    def chunks(self) -> Chunks | tuple[Chunk, ...]:
+        return self._decodes.chunks(tuple(self._chunks)) if self._decodes else tuple(self._chunks)
 
     def chunk_of(self, sequence: Sequence) -> Chunk | None:
         return next((chunk for chunk in self._chunks if chunk.sequence is sequence), None)
@@ -70,7 +55,6 @@ class StepBuilder:
         self._chunks.append(new_tuple(Chunk, fields))
         self.tokens_left -= num_tokens
         sequence.num_computed_tokens += num_tokens
-        sequence.num_pending_tokens += samples
         if not samples:
             self.tokenless.append(sequence)
 
@@ -91,12 +75,13 @@ class StepBuilder:
 
     def drop(self, sequence: Sequence) -> None:
         """Undo `add`, if there was one."""
+        if self._decodes and sequence in self._decodes.sequences:
+            self._chunks, self._decodes = list(self.chunks()), None
         for place, chunk in enumerate(self._chunks):
             if chunk.sequence is sequence:
                 del self._chunks[place]
                 self.tokens_left += chunk.num_tokens
                 sequence.num_computed_tokens = chunk.first_position
-                sequence.num_pending_tokens -= chunk.samples
                 if not chunk.samples:
                     self.tokenless.remove(sequence)
                 return
@@ -123,7 +108,7 @@ class StepBuilder:
         blocker, blocked_sequence_id = self.blocked or (None, None)
         return Step(
             index=self.index,
-            chunks=tuple(self._chunks),
+            chunks=self.chunks(),
             expired=tuple(self.expired),
             admitted=tuple(self.admitted),
             resumed=tuple(self.resumed),

@@ -61,11 +61,6 @@ class Outlook:
         self._is_disturbed = True
         self.offered = None
 
-    def offer(self, stride: Stride) -> Stride:
-        """It may be taken until something else happens."""
-        self.offered = stride
-        return stride
-
     def is_settled(self, first_id: int) -> bool:
         """`first_id`: of the first in the queue, who must be the one that was blocked."""
         blocker, blocked_id = self.blocked
@@ -84,7 +79,6 @@ def num_quiet_steps(sequences: SequenceOf[Sequence], num_free: int, block_size: 
         if (
             sequence.num_computed_tokens != num_tokens - 1
             or num_tokens <= sequence.num_prompt_tokens
-            or sequence.num_pending_tokens
             or sequence.repetition is not None
         ):
             return 0
@@ -139,7 +133,6 @@ def walk(
                 step += block_size
         sequence.token_ids += token_ids[place]
         sequence.num_computed_tokens = num_computed + num_steps
-        sequence.num_quiet_steps = max(0, sequence.num_quiet_steps - num_steps)
     borders.sort()
     for step, what, place in borders:
         sequence = stride.sequences[place]

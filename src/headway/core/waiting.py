@@ -57,7 +57,7 @@ class WaitingQueue:
         """Before the ordering is told: it may want to know how much there is to compute."""
         num_cached_tokens = len(self._prefix.find(sequence)) * self._block_size
         # What is in flight for a preempted sequence will be one of its tokens when it runs again.
-        num_tokens = sequence.num_tokens + sequence.num_pending_tokens
+        num_tokens = max(sequence.num_tokens, sequence.num_lost_tokens + 1)
         sequence.num_queued_tokens = num_tokens - num_cached_tokens
         self.num_backlog_tokens += sequence.num_queued_tokens
         if self._tenant_slots is not None:

@@ -114,12 +114,11 @@ def _check_running(scheduler: Scheduler) -> None:
         name = f"sequence {sequence.sequence_id}"
         _require(sequence.status is SequenceStatus.RUNNING, f"{name} is {sequence.status}")
         room = len(sequence.block_ids) * config.block_size
-        computed, in_flight = sequence.num_computed_tokens, sequence.num_pending_tokens
+        computed, expected = sequence.num_computed_tokens, sequence.num_expected_tokens
         _require(computed <= room, f"{name}: {computed} tokens computed, blocks for {room}")
-        expected = sequence.num_tokens + in_flight
         _require(computed < expected, f"{name}: {computed} computed of {expected}")
         _require(expected <= sequence.max_num_tokens, f"{name}: {expected} tokens is past its end")
-        flying = pending[sequence.sequence_id]
+        in_flight, flying = expected - sequence.num_tokens, pending[sequence.sequence_id]
         _require(in_flight == flying, f"{name}: {in_flight} pending, {flying} in flight")
         _check_quiet(scheduler, sequence)
 
@@ -132,7 +131,7 @@ def _check_quiet(scheduler: Scheduler, sequence: Sequence) -> None:
     name, size = f"sequence {sequence.sequence_id}", scheduler.config.block_size
     first, end = sequence.num_computed_tokens, sequence.num_computed_tokens + num_steps
     room, length = len(sequence.block_ids) * size, sequence.max_num_tokens
-    expected = sequence.num_tokens + sequence.num_pending_tokens
+    expected = sequence.num_expected_tokens
     _require(expected - first == 1, f"{name} is quiet, {expected - first} tokens are to compute")
     _require(end <= room, f"{name} is quiet up to {end}, its blocks hold {room}")
     _require(end + 1 < length, f"{name} is quiet up to {end}, it ends at {length}")

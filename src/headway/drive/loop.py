@@ -119,7 +119,7 @@ class EngineLoop:
         """Decide, run and complete one step. False if it neither ran nor changed anything."""
         start_ns = self._clock.now_ns()
         step = self._scheduler.schedule(start_ns)
-        events += [*step.rejected, *step.expired, *step.preempted]
+        events += [*step.expired, *step.preempted]
         events += [*step.admitted, *step.resumed, *step.retired]
         self._tell(events, start_ns)
         ran = self._run(step)

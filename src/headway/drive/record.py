@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from headway.core.events import Advanced, Event, Retired
 from headway.core.sequence import Sequence, SequenceStatus
-from headway.core.step import Step
+from headway.core.step import Step, apart
 from headway.core.stride import Stride
 
 _FINISHED = SequenceStatus.FINISHED
@@ -126,8 +126,9 @@ class StepBrief:
 def brief_of(step: Step, start_ns: int, end_ns: int) -> StepBrief:
     """A recompute is no decode, not even of one token."""
     chunks: list[ChunkRecord] = []
-    decode_attended = 0
-    for sequence, first, count, samples, _ in step.chunks:
+    firsts, others = apart(step.chunks)
+    decode_attended = sum(firsts) + len(firsts)
+    for sequence, first, count, samples, _ in others:
         num_old = max(sequence.num_prompt_tokens, sequence.num_reached_tokens)
         if count == 1 and samples and first >= num_old:
             decode_attended += first + 1

@@ -27,7 +27,9 @@ class BlockTables:
     def cover(self, lists: SequenceOf[SequenceOf[int]], num_blocks: I32) -> I32:
         """[len(lists), at least the most] ids; the first `num_blocks[i]` of row i are those of
         list i. Holds until the next call, which goes on with the same array."""
-        if len(lists) != len(self._lists) or any(map(is_not, lists, self._lists)):
+        if lists is not self._lists and (
+            len(lists) != len(self._lists) or any(map(is_not, lists, self._lists))
+        ):
             self._rearrange(lists)
         self._widen(int(num_blocks.max(initial=0)))
         for row in np.flatnonzero(num_blocks > self._filled).tolist():

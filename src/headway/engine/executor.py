@@ -6,7 +6,7 @@ from collections.abc import Sequence as SequenceOf
 
 import numpy as np
 
-from headway.core.events import Aborted, Event, Retired
+from headway.core.events import Aborted, Advanced, Event, Retired
 from headway.core.sequence import Sequence
 from headway.core.step import Step, StepResult
 from headway.engine.heartbeat import Progress
@@ -45,7 +45,7 @@ class ModelExecutor:
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         for event in events:
-            if isinstance(event, _ENDINGS):
+            if type(event) is not Advanced and isinstance(event, _ENDINGS):
                 self._sampler.forget(event.sequence_id)
                 self.logprobs.forget(event.sequence_id)
 

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as SequenceOf
 from pathlib import Path
 
@@ -116,19 +116,20 @@ class Outbox:
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         assert self._engine is not None
+        records = pack_events(events)
         message = TurnMessage(
             now_ns=now_ns,
-            events=pack_events(events),
+            events=records,
             logprobs=self._engine.executor.logprobs.take(),
             stats=read_stats(self._engine.scheduler),
             step=self._step,
         )
         self._socket.send(encode(message))
         self._step = None
-        _report_failures(events)
+        _report_failures(record.fields for record in records)
 
 
-def _report_failures(events: SequenceOf[Event]) -> None:
+def _report_failures(events: Iterable[object]) -> None:
     """A failed step is the operator's business too, not only the client's."""
     details = {
         event.detail

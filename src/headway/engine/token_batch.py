@@ -9,11 +9,14 @@ from itertools import chain, compress
 import numpy as np
 
 from headway.core.sequence import Sequence
-from headway.core.step import Chunk
+from headway.core.step import Chunk, Chunks
 from headway.engine.block_tables import BlockTables
 from headway.ops.interface import I32, TokenBatch
 
 Numbers = SequenceOf[int]
+_Columns = tuple[
+    SequenceOf[Sequence], Numbers, Numbers, SequenceOf[bool], SequenceOf[SequenceOf[int]]
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +54,8 @@ class BatchPlanner:
         self._sequences: SequenceOf[Sequence] = ()
         self._scored: list[int] = []  # rows whose sequences asked for prompt logprobs
 
-    def plan(self, chunks: SequenceOf[Chunk]) -> BatchPlan:
-        sequences, firsts, counts, samples, block_ids = zip(*chunks, strict=True)
+    def plan(self, chunks: Chunks | SequenceOf[Chunk]) -> BatchPlan:
+        sequences, firsts, counts, samples, block_ids = _columns(chunks)
         if sequences != self._sequences:
             self._sequences = sequences
             self._scored = [row for row, s in enumerate(sequences) if _is_scored(s)]
@@ -76,19 +79,28 @@ class BatchPlanner:
         return BatchPlan(batch, tuple(compress(sequences, samples)), prompts)
 
     def _prompt_rows(
-        self, chunks: SequenceOf[Chunk], starts: I32, first_row: int
+        self, chunks: Chunks | SequenceOf[Chunk], starts: I32, first_row: int
     ) -> tuple[tuple[PromptRows, ...], I32]:
         """Rows that predict a prompt token, for the sequences that asked for prompt logprobs."""
         prompts: list[PromptRows] = []
         rows: list[int] = []
+        chunks_in_order = [*chunks] if self._scored else []
         for index in self._scored:
-            chunk = chunks[index]
+            chunk = chunks_in_order[index]
             last_scored = chunk.sequence.num_prompt_tokens - 1  # it predicts no prompt token
             count = min(chunk.num_tokens, last_scored - chunk.first_position)
             if count > 0:
                 prompts.append(PromptRows(chunk, first_row + len(rows), count))
                 rows += range(int(starts[index]), int(starts[index]) + count)
         return tuple(prompts), np.array(rows, np.int32)
+
+
+def _columns(chunks: Chunks | SequenceOf[Chunk]) -> _Columns:
+    if isinstance(chunks, Chunks) and not chunks.others:
+        count = len(chunks)
+        return chunks.sequences, chunks.firsts, (1,) * count, (True,) * count, chunks.block_ids
+    sequences, firsts, counts, samples, block_ids = zip(*chunks, strict=True)
+    return sequences, firsts, counts, samples, block_ids
 
 
 def _is_scored(sequence: Sequence) -> bool:

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from headway.core.events import Aborted, Advanced, Event, Retired
 from headway.core.sequence import Sequence
-from headway.core.step import Step, StepResult
-from headway.core.step_builder import new_tuple
+from headway.core.step import Step, StepResult, new_tuple
 from headway.core.stride import Stride
 from headway.drive.clock import VirtualClock
 from headway.drive.ports import StrideResult
@@ -84,7 +83,7 @@ class CostModelExecutor:
     def _next_token(self, sequence: Sequence) -> int:
         part = self._parts.get(sequence.sequence_id) or self._part_of(sequence)
         script, index, last_length, filler = part
-        length = len(sequence.token_ids) + sequence.num_pending_tokens
+        length = sequence.num_expected_tokens
         if length >= last_length:
             return END_TOKEN
         if filler is not None:

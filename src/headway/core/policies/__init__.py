@@ -122,6 +122,3 @@ def _build_prefill(
         most_under_way=most_under_way,
         guard=StallGuard(target_ns) if target_ns else None,
     )
-
-
-__all__ = ["Policies", "build_policies"]

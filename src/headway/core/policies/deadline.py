@@ -64,7 +64,7 @@ class EarliestDeadline(Ordering):
         self._hopes: list[_Hope] = []
         self._num_hopes = 0
         self._most_hopes = _FEW
-        self._running: SequenceOf[Sequence] = ()
+        self._running: list[Sequence] = []
         self._num_changes = 0  # of the queue, since it was ranked
         self._drained_in_ns = 0
         self._num_held_tokens = 1
@@ -101,10 +101,8 @@ class EarliestDeadline(Ordering):
         return 4 * self._num_changes <= len(self)
 
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
-        self._now_ns = now_ns
-        in_order = list(running)
-        self._running = in_order
-        return in_order
+        self._now_ns, self._running = now_ns, list(running)
+        return self._running
 
     # ---- Ranks ----
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection
 from collections.abc import Sequence as SequenceOf
 from typing import TYPE_CHECKING
 
 from headway.core.policies.step_time import Load, StepTimes, load_of
-from headway.core.step import Chunk, Step
+from headway.core.step import Chunk, Chunks, Step
 
 if TYPE_CHECKING:  # it imports the policies
     from headway.core.stride import Stride
@@ -52,7 +51,7 @@ class StallGuard:
 
     # ---- The decision ----
 
-    def decodes_ns(self, decodes: Collection[Chunk]) -> int:
+    def decodes_ns(self, decodes: Chunks | SequenceOf[Chunk]) -> int:
         """What a step of these alone is expected to take."""
         missed = sorted(ns - self._times.predict_ns(load) for load, ns in self._recent)
         correction = missed[len(missed) // 2] if missed else 0

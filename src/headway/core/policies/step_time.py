@@ -14,10 +14,10 @@ the same steps give the same rates on every platform.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence as SequenceOf
 from typing import NamedTuple
 
-from headway.core.step import Chunk
+from headway.core.step import Chunk, Chunks, apart
 
 _NUM_PARTS = 5
 _MEMORY_BITS = 7  # a weight falls by 1/128 with each step learned
@@ -37,10 +37,11 @@ class Load(NamedTuple):
     prefill_attended: int
 
 
-def load_of(chunks: Iterable[Chunk]) -> Load:
+def load_of(chunks: Chunks | SequenceOf[Chunk]) -> Load:
     """The load of a step of these chunks."""
-    decodes = decode_attended = tokens = attended = 0
-    for sequence, first, count, _, _ in chunks:
+    firsts, others = apart(chunks)
+    decodes, decode_attended, tokens, attended = len(firsts), sum(firsts) + len(firsts), 0, 0
+    for sequence, first, count, _, _ in others:
         if count == 1 and first >= sequence.num_prompt_tokens:
             decodes += 1
             decode_attended += first + 1
