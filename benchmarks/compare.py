@@ -136,24 +136,25 @@ class Comparison:
         command = shlex.join(["python", "-m", "benchmarks.compare", *sys.argv[1:]])
         self._results.add({"kind": "run", **self._origin, "command": command, **machine()})
         measured: set[int] = set()
-        for visit in plan(self._arguments, list(self._peers), self._results):
-            if visit.round not in measured:
-                measured.add(visit.round)
-                self._measure_ceilings(visit.round)
-            self._visit(visit)
+        with roofline.built() as probe:
+            for visit in plan(self._arguments, list(self._peers), self._results):
+                if visit.round not in measured:
+                    measured.add(visit.round)
+                    self._measure_ceilings(visit.round)
+                self._visit(visit, probe)
 
     def _measure_ceilings(self, turn: int) -> None:
         wait_for_quiet()
         found = [(name, n, value) for (name, n), value in roofline.measure().items()]
         self._results.add({"kind": "ceilings", **self._origin, "round": turn, "measured": found})
 
-    def _visit(self, visit: Visit) -> None:
+    def _visit(self, visit: Visit, probe: str) -> None:
         """Starts the engine again for the rest where one cell ends it."""
         left = [cell.name for cell in visit.cells]
         while left:
             wait_for_quiet()
             peer = self._peers[visit.engine]
-            order = self._order(visit, left)
+            order = self._order(visit, left) | {"probe": probe}
             for told in run(peer.python, order, list(left), self._log, self._limits):
                 name = told.pop("ends", None)
                 where = {k: v for k, v in asdict(visit).items() if k != "cells"}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.peers.engine import CLASSES
 from benchmarks.peers.limits import Ceilings, Roofline, Shape, ceilings
-from benchmarks.peers.results import NOISY_CORES, Place, Results, is_noisy
+from benchmarks.peers.results import LEAST_WHOLE, NOISY_CORES, Place, Results, is_noisy
 from benchmarks.peers.workloads import BATCHES, CONTEXTS, MODELS, PROMPT_LENGTHS, Cell
 
 RESULTS = Path(__file__).parent / "results" / "compare.jsonl"
@@ -149,7 +149,7 @@ def noise(results: Results) -> Iterator[str]:
     figures = [record for record in results.figures() if "figures" in record]
     loud = sum(is_noisy(record) for record in figures)
     yield f"{len(figures)} figures, {loud} of them disturbed: others and the host used more than"
-    yield f"{NOISY_CORES} cores meanwhile."
+    yield f"{NOISY_CORES} cores meanwhile, or two were not worth {2 * LEAST_WHOLE:.1f} then."
 
 
 def tables(results: Results, folder: Path) -> Iterator[str]:

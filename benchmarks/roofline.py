@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 SOURCE = Path(__file__).with_suffix(".cpp")
@@ -18,12 +20,19 @@ SOURCE = Path(__file__).with_suffix(".cpp")
 Ceilings = dict[tuple[str, int], float]
 
 
-def measure() -> Ceilings:
-    """(name, threads) → GB/s or GFLOP/s."""
+@contextmanager
+def built() -> Iterator[str]:
+    """The program, as long as it is needed."""
     with tempfile.TemporaryDirectory() as folder:
         program = str(Path(folder) / "roofline")
         flags = ["-O3", "-march=native", "-std=c++20", "-pthread"]
         subprocess.run(["g++", *flags, str(SOURCE), "-o", program], check=True)
+        yield program
+
+
+def measure() -> Ceilings:
+    """(name, threads) → GB/s or GFLOP/s."""
+    with built() as program:
         done = subprocess.run([program], check=True, capture_output=True, text=True)
     lines = [line.split() for line in done.stdout.splitlines()]
     return {(name, int(threads)): float(value) for name, threads, value in lines}

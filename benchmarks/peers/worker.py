@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,6 +20,14 @@ from benchmarks.peers.engine import Setup
 from benchmarks.peers.workloads import Cell, measure
 
 WARM_UP = ([1] * 16, 4)
+PAUSE_S = 0.3  # threads of the engine may spin for a while
+
+
+def share_of_cores(probe: str) -> float:
+    """How much of two cores two threads have at the moment: see roofline.cpp."""
+    time.sleep(PAUSE_S)
+    done = subprocess.run([probe, "whole"], check=True, capture_output=True, text=True)
+    return float(done.stdout)
 
 
 def main() -> None:
@@ -39,7 +48,10 @@ def main() -> None:
         tell(ready=True, load_s=load_s, version=engine.version, settings=engine.settings)
         for name in order["cells"]:
             tell(begins=name)
-            tell(ends=name, figures=measure(Cell(name), engine, order["model"], order["round"]))
+            before = share_of_cores(order["probe"])
+            figures = measure(Cell(name), engine, order["model"], order["round"])
+            whole = min(before, share_of_cores(order["probe"]))
+            tell(ends=name, figures=figures, whole=whole)
     finally:
         engine.close()
 

@@ -12,7 +12,7 @@ from benchmarks.compare_http import Load, Waits, arrivals, percentile_99, waits
 from benchmarks.load.receiving import Stream
 from benchmarks.peers.engine import check, steps_between
 from benchmarks.peers.limits import Roofline, Shape, ceilings
-from benchmarks.peers.results import Place, Results
+from benchmarks.peers.results import Place, Results, is_noisy
 from benchmarks.peers.workloads import STEPS, Cell, cells, decode_items, mixed_requests
 
 from benchmarks import compare_http
@@ -133,6 +133,13 @@ def test_results_are_found_again_and_what_failed_or_was_disturbed_is_known(tmp_p
     assert not again.has(place, 1, quiet=True)
     assert not again.has(place, 2, quiet=False)
     assert again.has(Place("headway", "smollm2", "bf16", "w2"), 2, quiet=True)
+
+
+def test_figures_on_less_than_two_whole_cores_are_disturbed() -> None:
+    assert not is_noisy({"others": 0.1, "steal": 0.01})
+    assert not is_noisy({"whole": 0.97})
+    assert is_noisy({"whole": 0.5, "others": 0.0, "steal": 0.0})
+    assert is_noisy({"whole": 1.0, "others": 0.2})
 
 
 def test_arrivals_are_the_same_for_all_and_as_many_as_the_rate_says() -> None:
