@@ -39,15 +39,15 @@ def sizes(step: Step) -> dict[str, int]:
 
 @pytest.mark.parametrize("kv_policy", ["on-demand", "predict"])
 @pytest.mark.parametrize(("num_blocks", "num_seqs"), [(80, 8), (40, 99)])
-def test_at_full_slots_or_a_full_pool_a_quiet_tenant_has_its_token_after_two_steps(
+def test_at_full_slots_or_a_full_pool_a_quiet_tenant_has_its_token_after_one_step(
     num_blocks, num_seqs, kv_policy
 ):
     world = world_of(num_blocks, max_num_seqs=num_seqs, kv_policy=kv_policy)
     flood(world, 20, 6)
     assert world.scheduler.num_waiting
     submit(world, "q", prompt=20, max_tokens=4)
-    assert steps_to_first_token(world, "q") <= 2
-    assert {name[0] for name in evicted(world.steps[-2])} <= {"f"}
+    assert steps_to_first_token(world, "q") == 1
+    assert {name[0] for name in evicted(world.steps[-1])} <= {"f"}
     world.drain()
 
 
@@ -91,7 +91,28 @@ def test_a_tenant_that_has_gone_is_forgotten_after_so_many_admissions(monkeypatc
     world.drain()
 
 
-def test_whoever_has_half_its_share_puts_nobody_out():
+def test_who_asks_for_no_more_than_its_share_has_all_of_it_at_once():
+    world = world_of(120, max_num_seqs=8)
+    flood(world, 20, 2)
+    for number in range(4):
+        submit(world, f"q{number}")
+    step = world.turn()
+    assert [name[0] for name in evicted(step)] == ["f"] * 4
+    assert [event.request_id for event in step.admitted] == ["q0", "q1", "q2", "q3"]
+    world.drain()
+
+
+def test_a_long_prompt_within_the_share_is_waited_for_by_nobody_of_its_tenant():
+    """It is more than half of the share, which is 60 blocks, and the third is still within it."""
+    world = world_of(120, max_num_seqs=99, max_num_batched_tokens=400)
+    flood(world, 60, 6)
+    for number, prompt in enumerate((20, 150, 20)):
+        submit(world, f"q{number}", prompt=prompt, max_tokens=2)
+    assert steps_to_first_token(world, "q2") <= 2
+    world.drain()
+
+
+def test_whoever_asks_for_more_than_its_share_has_half_of_it_at_once():
     world = world_of(120, max_num_seqs=8)
     flood(world, 20, 2)
     for number in range(6):
@@ -106,7 +127,7 @@ def test_whoever_has_half_its_share_puts_nobody_out():
 def test_weights_are_shares():
     world = world_of(120, max_num_seqs=8, tenant_weights="q=3")
     flood(world, 20, 2)
-    for number in range(6):
+    for number in range(7):
         submit(world, f"q{number}")
     for _ in range(4):
         world.turn()
@@ -116,6 +137,15 @@ def test_weights_are_shares():
 
 
 # ---- The budget of a step ----
+
+
+def test_a_flood_that_has_little_yet_waits_with_its_prompts_for_who_asks_for_less():
+    """It is over nothing so far: two prompts in an empty pool."""
+    world = world_of(300, max_num_batched_tokens=16, max_num_seqs=99)
+    flood(world, 40, 1, prompt=40)
+    submit(world, "q", prompt=24, max_tokens=2)
+    assert steps_to_first_token(world, "q") == 2
+    world.drain()
 
 
 def test_prompts_of_a_flood_wait_for_those_of_a_quiet_tenant_and_are_cut_when_there_are_none():

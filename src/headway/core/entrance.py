@@ -52,7 +52,7 @@ class Entrance:
         entered: list[Sequence] = []
         passed: list[Sequence] = []
         for sequence in self._worth_a_look(waiting, step, now_ns):
-            blocker = self._closed(step)
+            blocker = self._closed(step, sequence)
             if blocker is None and (barred := self.barred(sequence)):
                 step.bar(sequence, barred)
                 continue
@@ -99,9 +99,9 @@ class Entrance:
         """It would be put out again for the one that it passes."""
         return self._precedence.rank(sequence) > self._precedence.rank(passed)
 
-    def _closed(self, step: StepBuilder) -> Blocker | None:
+    def _closed(self, step: StepBuilder, sequence: Sequence | None = None) -> Blocker | None:
         """Why nobody can be admitted any more in this step, whoever it is."""
-        if step.preempted:
+        if step.preempted and (sequence is None or sequence.sequence_id not in step.invited):
             return Blocker.EVICTION
         if self._unit.is_sealed:
             return Blocker.STATIC_BATCH

@@ -48,7 +48,7 @@ class Eviction:
         if num_left >= precedence.most_kept.num_blocks:  # nearly always
             return False
         # With somebody about to come, what all grow by in this step is counted already.
-        if step.makes_way or not precedence.has_ranks:
+        if step.makes_way_for or not precedence.has_ranks:
             return num_left < 0
         return num_left < precedence.kept(sequence).num_blocks
 

@@ -25,11 +25,12 @@ _MOST_BARRED = 256  # looked at in a step, of those who would come first but for
 class RightOfWay:
     """Preempts for a waiting sequence, not only for one that grows.
 
-    A step that preempts admits nobody, so who is waiting gets its place in the step after: what is
-    freed is enough for it and for what the others grow by in both. The least urgent pay, among
-    equals whom the victim rule names. Nobody pays in vain: if all that are outranked do not have
-    enough between them, or admission would refuse it even without them, nothing happens. If it
-    fits already, its tokens are held for it, so that prompts of the less urgent do not take them.
+    A step that preempts admits nobody but those for whom it does, and if its tokens do not last for
+    them, the next does: what is freed is enough for them and for what the others grow by in both.
+    The least urgent pay, among equals whom the victim rule names. Nobody pays in vain: if all that
+    are outranked do not have enough between them, or admission would refuse it even without them,
+    nothing happens. If it fits already, or once it does, its tokens are held for it, so that
+    prompts of the less urgent do not take them.
     """
 
     config: SchedulerConfig
@@ -54,12 +55,15 @@ class RightOfWay:
         if self.entrance.objects(first, step):
             return  # whoever made way for it, it would not come in
         if self._fits(first):
-            step.makes_way = True
+            step.makes_way_for = first
             step.hold(self._num_tokens_due(first))
             return
-        for victim, beneficiary in self._plan(chain((first,), urgent), step):
-            step.makes_way = True
-            self.eviction.preempt(victim, beneficiary, step, now_ns)
+        if plan := self._plan(chain((first,), urgent), step):
+            for victim, beneficiary in plan:
+                step.invited.add(beneficiary.sequence_id)
+                self.eviction.preempt(victim, beneficiary, step, now_ns)
+            step.makes_way_for = first
+            step.hold(self._num_tokens_due(first))
 
     def _urgent(self, now_ns: int) -> Iterator[Sequence]:
         """The waiting who outrank somebody and are not barred."""

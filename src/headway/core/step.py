@@ -21,7 +21,7 @@ class Blocker(enum.Enum):
     SLOTS = "slots"
     BLOCKS = "blocks"
     BUDGET = "budget"
-    EVICTION = "eviction"  # this step preempted somebody, so it admits nobody
+    EVICTION = "eviction"  # this step preempted, so it admits nobody but for whom it did
     ADAPTER = "adapter"
     GRAMMAR = "grammar"
     TENANT = "tenant"

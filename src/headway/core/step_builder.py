@@ -20,7 +20,8 @@ class StepBuilder:
         self.preempted: list[Preempted] = []
         self.retired: list[Retired] = []
         self.is_settled = True  # False: what keeps the waiting waiting may change by itself
-        self.makes_way = False  # for a waiting one, that comes in now or in the next
+        self.makes_way_for: Sequence | None = None  # the first waiting one, to come in now or next
+        self.invited: set[int] = set()  # of the waiting: for whom somebody was put out in this step
         self.barred: dict[Blocker, int] = {}  # how many a constraint kept waiting, by its reason
         self.tokenless: list[Sequence] = []  # of the running: who gets no token from this step
         self._num_held = 0

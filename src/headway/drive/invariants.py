@@ -40,10 +40,11 @@ def check_step(scheduler: Scheduler, step: Step) -> None:
     _require(all(c.num_tokens > 0 for c in step.chunks), f"step {step.index}: an empty chunk")
     ids = [chunk.sequence.sequence_id for chunk in step.chunks]
     _require(len(set(ids)) == len(ids), f"step {step.index}: a sequence twice in {ids}")
-    admits = len(step.admitted) + len(step.resumed)
+    admits = {one.sequence_id for one in step.admitted}
+    admits |= {one.sequence_id for one in step.resumed}
     _require(
-        not (step.preempted and admits),
-        f"step {step.index} preempted {len(step.preempted)} and admitted {admits}",
+        not step.preempted or admits <= {one.beneficiary_id for one in step.preempted},
+        f"step {step.index} preempted {len(step.preempted)} and admitted {sorted(admits)}",
     )
     for chunk in step.chunks:
         room = len(chunk.block_ids) * scheduler.config.block_size

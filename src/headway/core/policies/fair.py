@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # it imports the policies
 # Of a token, w_p and w_q in the paper: an output token takes a pass of its own.
 PROMPT_COST, OUTPUT_COST = 1, 2
 # What idle time earns at most, in prompt tokens of a tenant that weighs 1.
-CREDIT = 8192
+CREDIT = 32_768
 _FEW = 1024  # so many tenants are remembered in any case
 _MOST_IDLE = 1 << 15  # and so many at most of those who have nobody waiting
 
@@ -114,7 +114,7 @@ class Fair(Ordering):
             heappush(self._turns, (*tenant.turn, tenant))
         tenant.queue[sequence.sequence_id] = sequence
         self._num_waiting += 1
-        self.shares.came(name)
+        self.shares.queued(sequence)
         if len(self._turns) > 2 * len(self._line) + _FEW:
             self._turns = [(*t.turn, t) for t in self._line.values()]
             heapify(self._turns)
@@ -125,7 +125,7 @@ class Fair(Ordering):
         tenant = self._line[name]
         del tenant.queue[sequence.sequence_id]
         self._num_waiting -= 1
-        self.shares.went(name)
+        self.shares.dequeued(sequence)
         if not tenant.queue:
             self._last = self._line.pop(name)
 

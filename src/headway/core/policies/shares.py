@@ -16,12 +16,14 @@ _LOW = 2  # a tenant with one such part of its share, or less, may put others ou
 _KEPT = 16  # of the slots and blocks one in so many is kept, at most
 _RUNNING = SequenceStatus.RUNNING
 _Amounts = tuple[int, int]  # slots and blocks
+MODEST, BETWEEN, OVER = 0, 1, 2
 
 
 class TenantShares(Precedence):
     """Each tenant that is there has a share of slots and blocks, by its weight.
 
-    Low is a tenant with one sequence, or with no more than half its share of all; over its share is
+    Modest is a tenant that has no more than its share of all, with all that it asks for. Low is one
+    that is modest, has one sequence, or has no more than half its share of all; over its share is
     one that is not low and has more than its share of those that are taken. It gives way to a
     waiting one whose tenant stays low: so nobody goes back and forth; and nobody pays again who has
     not got on since. And it leaves a slot and the blocks of a step's tokens, at most a sixteenth
@@ -36,6 +38,8 @@ class TenantShares(Precedence):
         self._weights = weights
         self._present: Counter[str] = Counter()  # sequences that run or wait
         self._num_running: Counter[str] = Counter()
+        self._num_waiting: Counter[str] = Counter()
+        self._num_asked: Counter[str] = Counter()  # blocks for the prompts of the waiting
         self._num_own: Counter[str] = Counter()  # blocks of theirs that nobody else holds
         self._holders: dict[int, int] = {}  # by block: the sum of their ids; of one alone, its own
         self._over: dict[str, bool] = {}  # of tenants that run, as far as somebody asked
@@ -72,8 +76,27 @@ class TenantShares(Precedence):
             self._weight -= self._weights.get(tenant, 1)
             self._gone = tenant, self._num_entered
 
+    def queued(self, sequence: Sequence) -> None:
+        """It waits from now on."""
+        self.came(sequence.request.tenant)
+        self._ask(sequence, 1)
+
+    def dequeued(self, sequence: Sequence) -> None:
+        """It waits no longer: it has a slot already, or has ended."""
+        self.went(sequence.request.tenant)
+        if sequence.status is not _RUNNING:
+            self._ask(sequence, -1)
+
+    def _ask(self, sequence: Sequence, sign: int) -> None:
+        tenant = sequence.request.tenant
+        self._num_waiting[tenant] += sign
+        self._num_asked[tenant] += sign * self._config.num_blocks_for(sequence.num_prompt_tokens)
+        if not self._num_waiting[tenant]:
+            del self._num_waiting[tenant], self._num_asked[tenant]
+
     def entered(self, sequence: Sequence) -> None:
         self.came(sequence.request.tenant)
+        self._ask(sequence, -1)
         self._hold(sequence, 1)
         self._num_running[sequence.request.tenant] += 1
         self._num_held[sequence.request.tenant] += len(sequence.block_ids)
@@ -142,10 +165,25 @@ class TenantShares(Precedence):
             self._over[tenant] = is_over
         return is_over
 
+    def level(self, sequence: Sequence) -> int:
+        """Prompts of tenants of a larger one wait for those of a smaller one."""
+        if self._is_modest(sequence):
+            return MODEST
+        return OVER if self.is_over(sequence) else BETWEEN
+
     def _is_low(self, has: _Amounts, sequence: Sequence) -> bool:
-        """One sequence, or no more than a part of its tenant's share."""
+        """Modest, or one sequence, or no more than a part of its tenant's share."""
         part = self._config.max_num_seqs // _LOW, self._pool.num_blocks // _LOW
-        return has[0] < 2 or not self._exceeds(has, sequence, part)
+        if has[0] < 2 or not self._exceeds(has, sequence, part):
+            return True
+        return self._is_modest(sequence)
+
+    def _is_modest(self, sequence: Sequence) -> bool:
+        tenant = sequence.request.tenant
+        num_slots = self._num_running[tenant] + self._num_waiting[tenant]
+        wants = num_slots, self._num_held[tenant] + self._num_asked[tenant]
+        all_ = self._config.max_num_seqs, self._pool.num_blocks
+        return not self._exceeds(wants, sequence, all_)
 
     def _exceeds(self, has: _Amounts, sequence: Sequence, total: _Amounts) -> bool:
         """Whether it is more than the share of its tenant in so much."""

@@ -1,9 +1,9 @@
-"""Prompts of tenants over their share make way for those of the others."""
+"""Prompts of tenants that ask for more than their share make way for those of the others."""
 
 from __future__ import annotations
 
 from headway.core.policies.prefill import PrefillPlacement
-from headway.core.policies.shares import TenantShares
+from headway.core.policies.shares import OVER, TenantShares
 from headway.core.sequence import Sequence
 from headway.core.step_builder import StepBuilder
 
@@ -13,8 +13,8 @@ _OFTEN = 16
 
 class Yielding(PrefillPlacement):
     """Cut to the budget, as `Chunked`; for tenants over their share to an eighth of it, so that no
-    step is long when somebody else comes. And while somebody else has a prompt in the step, or is
-    about to, prompts of those over their share wait, but in every sixteenth step.
+    step is long when somebody else comes. And while a tenant of a smaller level has a prompt in the
+    step, or is about to, prompts wait, but in every sixteenth step.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class Yielding(PrefillPlacement):
         self._shares = shares
         self._max_chunk_tokens = max_chunk_tokens
         self._most = self._num_left = -(-budget // _PARTS)  # for those over their share
-        self._taken_by: str | None = None  # the latest tenant not over its share with a prompt
+        self._taken_by: Sequence | None = None  # of the smallest level with a prompt in the step
 
     def order(
         self, running: list[Sequence], prompts: list[Sequence], num_waiting: int
@@ -33,24 +33,34 @@ class Yielding(PrefillPlacement):
         if not self._shares.has_ranks:
             return running
         prompts = [s for s in prompts if s.num_wanted_tokens() > 1]
-        late = {s.sequence_id for s in prompts if self._shares.is_over(s)}
-        if not late or len(late) == len(prompts):
+        levels = {s.sequence_id: self._shares.level(s) for s in prompts}
+        if len(set(levels.values())) < 2:
             return running
-        return sorted(running, key=lambda s: s.sequence_id in late)
+        return sorted(running, key=lambda s: levels.get(s.sequence_id, 0))
 
     def chunk(
         self, sequence: Sequence, first_position: int, num_wanted: int, step: StepBuilder
     ) -> int:
         num_tokens = min(num_wanted, self._max_chunk_tokens, step.tokens_left)
-        if not self._shares.has_ranks or not self._shares.is_over(sequence):
-            self._taken_by = sequence.request.tenant if num_tokens else self._taken_by
+        if not (num_tokens and self._shares.has_ranks):
             return num_tokens
-        is_taken = self._taken_by not in (None, sequence.request.tenant)
-        if (is_taken or step.makes_way) and step.index % _OFTEN:
+        level = self._shares.level(sequence)
+        if step.index % _OFTEN and self._is_behind(sequence, level, step.makes_way_for):
             return 0
-        num_tokens = min(num_tokens, self._num_left)
-        self._num_left -= num_tokens
+        if level == OVER:
+            num_tokens = min(num_tokens, self._num_left)
+            self._num_left -= num_tokens
+        elif self._taken_by is None or level < self._shares.level(self._taken_by):
+            self._taken_by = sequence
         return num_tokens
+
+    def _is_behind(self, sequence: Sequence, level: int, coming: Sequence | None) -> bool:
+        """Whether somebody of another tenant, of a smaller level, computes a prompt now."""
+        return any(
+            one.request.tenant != sequence.request.tenant and self._shares.level(one) < level
+            for one in (self._taken_by, coming)
+            if one is not None
+        )
 
     def first_chunk(self, num_wanted: int, budget: int) -> int:
         return min(num_wanted, self._max_chunk_tokens, budget)
