@@ -116,6 +116,20 @@ def test_under_overload_the_cheap_go_before_the_costly():
     assert [name[:5] for name in admitted(world)[1:5]] == ["small"] * 4
 
 
+def test_where_nobody_seems_to_make_it_the_cheap_go_first():
+    """No output has ended, so all are thought to be long: deadlines are not what decides."""
+    world = world_of(max_num_batched_tokens=64)
+    submit(world, "running", None, prompt=10, max_tokens=7)
+    for _ in range(5):
+        timed_turn(world, S)
+    due_ns = world.now_ns + 20 * S
+    for number, prompt in enumerate((20, 2, 9)):
+        submit(world, f"{prompt}", due_ns + number, prompt=prompt, max_tokens=40)
+    while world.scheduler.has_unfinished():
+        timed_turn(world, S)
+    assert admitted(world) == ["running", "2"]  # it says 40 tokens: the others are given up
+
+
 @given(st.integers(1, 10**9), st.integers(0, 10**6))
 def test_pace_finds_the_line_that_steps_lie_on(start_ns, token_ns):
     pace = Pace()

@@ -46,10 +46,11 @@ class EarliestDeadline(Ordering):
     Deadlines alone serve worst when there is too much to do: each is served just before it is too
     late, and what it took makes the next ones late. So whenever a quarter of the queue has changed,
     its chances are estimated, from how long outputs are (`forecast`) and steps take (`pace`), for
-    being admitted now and when the queue has drained, twice over. If waiting costs less than an
-    eighth of a request, all can wait and deadlines decide. Otherwise whoever loses most by waiting
-    goes first, for the memory and time that it takes: 2 p(now) - p(later) over the cost, which is
-    near the c mu / theta rule for queues that people leave (Atar, Giat and Shimkin, 2010).
+    being admitted now and when the queue has drained, twice over. If most of it will make it and
+    waiting costs less than an eighth of a request, all can wait and deadlines decide. Otherwise
+    whoever loses most by waiting goes first, for the memory and time that it takes: 2 p(now) -
+    p(later) over the cost, near the c mu / theta rule for queues that people leave (Atar, Giat and
+    Shimkin, 2010); of those who will hardly make it, whoever takes least.
 
     One that cannot make it even if admitted at once, with the shortest output seen and nobody's
     prompt beside it, is given up. The running go on until their deadline: theirs is the best chance
@@ -116,7 +117,8 @@ class EarliestDeadline(Ordering):
         later_ns = now_ns + self._drained_in_ns
         later = [self._odds(sequence, later_ns).chance for sequence in dated]
         loss = sum(o.chance - chance for o, chance in zip(odds, later, strict=True))
-        self._can_all_wait = 8 * loss < ONE
+        num_met = sum(chance for chance, _ in odds)
+        self._can_all_wait = 8 * loss < ONE and 2 * num_met >= ONE * len(odds)
         for place, sequence in enumerate(dated):
             self._dated.remove(sequence)
             self._dated.insert(sequence, self._rank_of(sequence, odds[place], later[place]))
@@ -135,14 +137,14 @@ class EarliestDeadline(Ordering):
     def _rank_of(self, sequence: Sequence, now: _Odds, chance_later: int) -> int:
         if self._can_all_wait:
             return _deadline_ns(sequence)
-        return -((max(0, 2 * now.chance - chance_later) << 64) // now.cost)
+        return -((max(1, 2 * now.chance - chance_later) << 64) // now.cost)
 
     def _odds(self, sequence: Sequence, at_ns: int) -> _Odds:
         prefill_ns = self.pace.prefill_ns(sequence.num_queued_tokens)
         left_ns = _deadline_ns(sequence) - at_ns - prefill_ns
         num_fitting = 1 + left_ns // max(1, self.pace.step_ns)  # the prompt yields the first
         if num_fitting < 1:
-            return _Odds(0, 1)
+            return _Odds(0, 1 << 80)  # behind all who might make it
         curve, said = self._forecast.survival(sequence), sequence.num_output_tokens
         most = sequence.max_num_tokens - sequence.num_prompt_tokens
         end = min(most, said + num_fitting)
