@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_world import World, evicted, make_request, steps_to_first_token
 
 from headway.core.config import SchedulerConfig
+from headway.core.policies import build_policies
+from headway.core.policies.victim import LeastLost, LowestPriority, Newest, VictimRule
 from headway.core.step import Blocker
 
 
-def world_of(num_blocks: int, **knobs) -> World:
+def world_of(num_blocks: int, rule: VictimRule | None = None, **knobs) -> World:
     knobs = {"block_size": 4, "ordering": "priority", "enable_prefix_caching": False, **knobs}
-    return World(SchedulerConfig(**knobs), num_blocks)
+    config = SchedulerConfig(**knobs)
+    policies = build_policies(config)
+    return World(config, num_blocks, policies=replace(policies, victim=rule or policies.victim))
 
 
 def fill(world: World, num: int, *, prompt: int = 4, max_tokens: int = 40, priority: int = 9):
@@ -38,14 +44,12 @@ def test_p24_among_30_decodes_at_full_slots_an_urgent_one_has_its_token_after_on
     world.drain()
 
 
-@pytest.mark.parametrize("victim", ["auto", "newest", "least-lost"])
+@pytest.mark.parametrize("rule", [LowestPriority(), Newest(), LeastLost(4)])
 @pytest.mark.parametrize("num_spare", [0, 3, 11])
-def test_blocks_are_freed_as_a_slot_is_and_what_others_grow_by_does_not_take_them(
-    victim, num_spare
-):
+def test_blocks_are_freed_as_a_slot_is_and_what_others_grow_by_does_not_take_them(rule, num_spare):
     """30 of 8 to 11 tokens hold 60 to 90 blocks, of which 13 are needed."""
     for num_turns in range(5):
-        world = world_of(90 + num_spare, max_num_seqs=99, victim=victim)
+        world = world_of(90 + num_spare, rule, max_num_seqs=99)
         fill(world, 30, prompt=6)
         for _ in range(num_turns):
             world.turn()

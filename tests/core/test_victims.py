@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_world import World, make_request
@@ -12,8 +13,9 @@ from scheduler_world import World, make_request
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
 from headway.core.policies import build_policies
-from headway.core.policies.victim import LeastLost
+from headway.core.policies.victim import LeastLost, Newest, VictimRule
 from headway.core.sequence import Sequence
+from headway.core.step import Blocker
 
 
 def num_run_again(world: World) -> int:
@@ -33,15 +35,18 @@ def billed(world: World) -> int:
     return sum(event.num_recomputed_tokens for step in world.steps for event in step.resumed)
 
 
-def p01(victim: str) -> World:
+def crowded(num_blocks: int, rule: VictimRule | None = None, **settings) -> World:
+    """A rule alone, unless the settings name one: whoever fits gets in, so that memory ends."""
+    config = SchedulerConfig(**settings)
+    rule = rule or LeastLost(config.block_size)
+    return World(config, num_blocks, policies=replace(build_policies(config), victim=rule))
+
+
+def p01(victim: VictimRule) -> World:
     """64 blocks: two that say a lot, with 16 tokens of prompt, and one with a prompt of 900."""
-    config = SchedulerConfig(
-        max_num_batched_tokens=300,
-        max_model_len=1024,
-        enable_prefix_caching=False,
-        victim=victim,
+    world = crowded(
+        64, victim, max_num_batched_tokens=300, max_model_len=1024, enable_prefix_caching=False
     )
-    world = World(config, 64)
     world.submit(make_request("old", [1] * 16, max_tokens=80))
     world.submit(make_request("small", [2] * 16, max_tokens=80))
     world.submit(make_request("large", [3] * 900, max_tokens=40))
@@ -55,7 +60,7 @@ def victims(world: World) -> list[str]:
 
 
 def test_p01_the_large_prefill_is_kept_and_the_bill_is_what_was_run_again():
-    newest, least = p01("newest"), p01("least-lost")
+    newest, least = p01(Newest()), p01(LeastLost(16))
     assert victims(newest) == ["large"]
     assert num_run_again(newest) > 900
     assert set(victims(least)) == {"small"}
@@ -64,8 +69,7 @@ def test_p01_the_large_prefill_is_kept_and_the_bill_is_what_was_run_again():
 
 def test_what_others_go_on_holding_is_not_lost():
     """B shares 8 of its 11 tokens with A, C's 6 are its own: B loses 3 and pays, C would 6."""
-    config = SchedulerConfig(block_size=4, max_model_len=64, victim="least-lost")
-    world = World(config, 7)
+    world = crowded(7, block_size=4, max_model_len=64)
     world.submit(make_request("A", [1] * 8 + [2] * 3, max_tokens=20))
     world.turn()
     world.submit(make_request("B", [1] * 8 + [3] * 2, max_tokens=20))
@@ -77,16 +81,47 @@ def test_what_others_go_on_holding_is_not_lost():
 
 
 def test_ties_go_to_the_latest_arrival():
-    config = SchedulerConfig(
-        block_size=4, max_model_len=64, enable_prefix_caching=False, victim="least-lost"
-    )
-    world = World(config, 8)
+    world = crowded(8, block_size=4, max_model_len=64, enable_prefix_caching=False)
     for number, name in enumerate("ABCD"):
         world.submit(make_request(name, [number] * 8, max_tokens=6, arrival_ns=9 - number))
     while not victims(world):
         world.turn()
     # A, the latest to arrive, was the first to be admitted: D is the oldest.
     assert victims(world)[0] == "A"
+    world.drain()
+
+
+@pytest.mark.parametrize(("num_blocks", "entered"), [(8, ["A", "B"]), (7, ["A"])])
+def test_who_comes_in_finds_room_for_its_output_and_a_block_for_each_other(num_blocks, entered):
+    """A has 3 blocks. B says 8 tokens after 8, which is 4, and A's next is one more."""
+    config = SchedulerConfig(block_size=4, max_model_len=64, victim="least-lost")
+    world = World(config, num_blocks)
+    world.submit(make_request("A", [1] * 9, max_tokens=9))
+    world.turn()
+    world.submit(make_request("B", [2] * 8, max_tokens=8))
+    step = world.turn()
+    assert [event.request_id for s in world.steps for event in s.admitted] == entered
+    assert step.blocker is (None if "B" in entered else Blocker.BLOCKS)
+    world.drain()
+
+
+def test_nobody_waits_for_room_beside_itself():
+    """It may need all of the pool, and nobody else is there."""
+    config = SchedulerConfig(block_size=4, max_model_len=64, victim="least-lost")
+    world = World(config, 3)
+    world.submit(make_request("A", [1] * 12, max_tokens=40))
+    assert [event.request_id for event in world.turn().admitted] == ["A"]
+    world.drain()
+
+
+@pytest.mark.parametrize(("policy", "entered"), [("on-demand", 0), ("reserve", 1), ("predict", 1)])
+def test_the_room_is_kept_where_blocks_are_given_on_demand(policy, entered):
+    config = SchedulerConfig(block_size=4, max_model_len=64, victim="least-lost", kv_policy=policy)
+    world = World(config, 8)
+    world.submit(make_request("A", [1] * 12, max_tokens=4))
+    world.turn()
+    world.submit(make_request("B", [2] * 12, max_tokens=4))
+    assert len(world.turn().admitted) == entered
     world.drain()
 
 
@@ -128,20 +163,21 @@ def crowds(draw):
     block_size=st.sampled_from([1, 2, 4]),
     caching=st.booleans(),
     whole=st.booleans(),
+    named=st.sampled_from(["newest", "least-lost"]),
 )
 def test_the_oldest_gets_on_and_nobody_pays_twice_without_progress_if_another_can(
-    crowd, num_blocks, block_size, caching, whole
+    crowd, num_blocks, block_size, caching, whole, named
 ):
-    config = SchedulerConfig(
+    world = crowded(
+        num_blocks,
+        Watched(block_size),
         block_size=block_size,
         max_model_len=num_blocks * block_size + 1,
         max_num_batched_tokens=8,
         enable_prefix_caching=caching,
         reserve_full_isl=whole,
-        victim="least-lost",
+        victim=named,
     )
-    policies = replace(build_policies(config), victim=Watched(block_size))
-    world = World(config, num_blocks, policies=policies)
     for number in range(13):
         for name, (at, prompt, max_tokens, arrival) in enumerate(crowd):
             if at == number:

@@ -49,10 +49,7 @@ class TenantSlots:
         self._num_running[sequence.request.tenant] += 1
 
     def left(self, sequence: Sequence) -> None:
-        tenant = sequence.request.tenant
-        self._num_running[tenant] -= 1
-        if not self._num_running[tenant]:
-            del self._num_running[tenant]
+        _one_less(self._num_running, sequence.request.tenant)
 
     def queued(self, sequence: Sequence) -> None:
         """The sequence waits."""
@@ -60,10 +57,7 @@ class TenantSlots:
 
     def dequeued(self, sequence: Sequence) -> None:
         """The sequence waits no more."""
-        tenant = sequence.request.tenant
-        self._num_waiting[tenant] -= 1
-        if not self._num_waiting[tenant]:
-            del self._num_waiting[tenant]
+        _one_less(self._num_waiting, sequence.request.tenant)
 
     def num_open(self, num_unseen: int, seen: Mapping[str, int]) -> int:
         """Of so many of the waiting, all but those `seen` of each tenant: how many are not barred.
@@ -74,3 +68,9 @@ class TenantSlots:
             if num_running >= self._most:
                 num_unseen -= self._num_waiting.get(tenant, 0) - seen.get(tenant, 0)
         return num_unseen
+
+
+def _one_less(counts: Counter[str], name: str) -> None:
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]

@@ -76,7 +76,6 @@ class Residents:
     def finished(self, sequence: Sequence) -> None:
         """Its output is whole: so long are outputs."""
         self._forecast.ended(sequence)
-        self._admission.ended(sequence)
 
     def _leave(self, sequence: Sequence) -> None:
         del self.running[sequence.sequence_id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headway.core.config import SchedulerConfig
-from headway.core.policies.admission import Admission, OnDemand, Reserve
+from headway.core.policies.admission import Admission, OnDemand, Reserve, Sparing
 from headway.core.policies.batching import BatchingUnit, PerRequest, PerStep
 from headway.core.policies.deadline import EarliestDeadline
 from headway.core.policies.fair import Fair, MostServed
@@ -52,9 +52,12 @@ def build_policies(config: SchedulerConfig) -> Policies:
         "least-lost": LeastLost(config.block_size),
         "lowest-priority": LowestPriority(),
     }
+    on_demand = OnDemand(config.reserve_full_isl)
+    if config.victim == "least-lost":
+        on_demand = Sparing(config.reserve_full_isl, forecast, config.block_size)
     units: dict[str, type[BatchingUnit]] = {"step": PerStep, "request": PerRequest}
     admissions: dict[str, Admission] = {
-        "on-demand": OnDemand(config.reserve_full_isl),
+        "on-demand": on_demand,
         "reserve": Reserve(config.max_model_len),
         "predict": Predict(
             forecast,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headway.core.blocks import BlockPool
+from headway.core.policies.forecast import LengthForecast
 from headway.core.request import Request
 from headway.core.sequence import Sequence
 from headway.core.step import Blocker
@@ -15,7 +16,7 @@ from headway.core.step import Blocker
 class Admission(Protocol):
     """Sizes are tokens; the scheduler turns them into blocks.
 
-    Told of every sequence that gets a slot, loses it, and finishes its output.
+    Told of every sequence that gets a slot and loses it.
     """
 
     def num_tokens_taken(self, sequence: Sequence, num_tokens: int) -> int:
@@ -59,25 +60,56 @@ class Admission(Protocol):
         """The sequence lost its slot: it was preempted or has ended."""
         return
 
-    def ended(self, sequence: Sequence) -> None:
-        """Its output is finished, as opposed to withdrawn or failed; told before it leaves."""
-        return
 
-
-@dataclass(frozen=True, slots=True)
 class OnDemand(Admission):
     """Blocks as they are needed; never reads max_tokens. Pays with preemption when all grow."""
 
-    reserve_full_isl: bool
+    def __init__(self, reserve_full_isl: bool) -> None:
+        self._reserve_full_isl = reserve_full_isl
 
     def num_tokens_taken(self, sequence: Sequence, num_tokens: int) -> int:
         return num_tokens
 
     def num_tokens_free(self, sequence: Sequence, num_tokens: int) -> int:
-        return sequence.num_tokens if self.reserve_full_isl else num_tokens
+        return sequence.num_tokens if self._reserve_full_isl else num_tokens
 
     def num_tokens_ever(self, request: Request) -> int:
         return request.num_prompt_tokens
+
+
+class Sparing(OnDemand):
+    """On demand, but who comes in leaves the others room to grow.
+
+    From one end to the next those who run say as much as one of them does in all, and each may be
+    a token away from its next block. So beside others a sequence starts where there is room for
+    what it will say on the mean, and for a block for each of them.
+    """
+
+    def __init__(self, reserve_full_isl: bool, forecast: LengthForecast, block_size: int) -> None:
+        super().__init__(reserve_full_isl)
+        self._forecast = forecast
+        self._block_size = block_size
+        self._num_running = 0
+
+    def objection(
+        self,
+        sequence: Sequence,
+        pool: BlockPool,
+        num_shared: int,
+        num_steps: int,
+        beside: Mapping[int, Sequence] | None = None,
+    ) -> Blocker | None:
+        if beside is not None:
+            return None  # the others make way when memory ends
+        num_tokens = sequence.num_tokens + self._forecast.num_tokens_left(sequence)
+        num_blocks = -(-num_tokens // self._block_size) - num_shared + self._num_running
+        return Blocker.BLOCKS if num_blocks > pool.num_free else None
+
+    def entered(self, sequence: Sequence) -> None:
+        self._num_running += 1
+
+    def left(self, sequence: Sequence) -> None:
+        self._num_running -= 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 
 from headway.core.blocks import BlockPool
-from headway.core.policies.admission import Admission
+from headway.core.policies.admission import OnDemand
 from headway.core.policies.forecast import LengthForecast
 from headway.core.policies.peak import Peak, Resident, deviations
-from headway.core.request import Request
 from headway.core.sequence import Sequence
 from headway.core.step import Blocker
 
 
-class Predict(Admission):
+class Predict(OnDemand):
     """Admits while the expected peak of held memory stays in the pool, at a stated risk.
 
     The peak is that of LightLLM's past-future scheduler (Gong et al., ASPLOS 2025): at each point
@@ -36,9 +35,9 @@ class Predict(Admission):
         risk_in_a_million: int,
         num_tokens_a_step: int,
     ) -> None:
+        super().__init__(reserve_full_isl)
         self._forecast = forecast
         self._block_size = block_size
-        self._reserve_full_isl = reserve_full_isl
         self._deviations = deviations(risk_in_a_million)
         self._num_tokens_a_step = num_tokens_a_step
         self._running: dict[int, Sequence] = {}
@@ -49,15 +48,6 @@ class Predict(Admission):
         self._step = 0  # whose questions these are
         self._num_entered_tokens = 0  # in it
         self._newcomer: tuple[Sequence, Resident] | None = None  # the latest that may start
-
-    def num_tokens_taken(self, sequence: Sequence, num_tokens: int) -> int:
-        return num_tokens
-
-    def num_tokens_free(self, sequence: Sequence, num_tokens: int) -> int:
-        return sequence.num_tokens if self._reserve_full_isl else num_tokens
-
-    def num_tokens_ever(self, request: Request) -> int:
-        return request.num_prompt_tokens
 
     def entered(self, sequence: Sequence) -> None:
         self._refused.clear()

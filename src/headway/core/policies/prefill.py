@@ -69,7 +69,6 @@ class PrefillPlacement(Protocol):
         return
 
 
-@dataclass(frozen=True, slots=True)
 class Chunked(PrefillPlacement):
     """Cut to the budget, and to a cap where one is set.
 
@@ -77,18 +76,19 @@ class Chunked(PrefillPlacement):
     else stalls. Without, prompts and decodes share a step.
     """
 
-    holds_decodes: bool
-    max_chunk_tokens: int
+    def __init__(self, holds_decodes: bool, max_chunk_tokens: int) -> None:
+        self.holds_decodes = holds_decodes
+        self._max_chunk_tokens = max_chunk_tokens
 
     def chunk(
         self, sequence: Sequence, first_position: int, num_wanted: int, step: StepBuilder
     ) -> int:
-        if num_wanted > self.max_chunk_tokens:
-            num_wanted = self.max_chunk_tokens
+        if num_wanted > self._max_chunk_tokens:
+            num_wanted = self._max_chunk_tokens
         return num_wanted if num_wanted < step.tokens_left else step.tokens_left
 
     def first_chunk(self, num_wanted: int, budget: int) -> int:
-        return min(num_wanted, self.max_chunk_tokens, budget)
+        return min(num_wanted, self._max_chunk_tokens, budget)
 
 
 @dataclass(frozen=True, slots=True)

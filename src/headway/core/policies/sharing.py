@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headway.core.policies.guard import StallGuard
 from headway.core.policies.ordering import Ordering
-from headway.core.policies.prefill import PrefillPlacement
+from headway.core.policies.prefill import Chunked
 from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.step import Blocker, Step
 from headway.core.step_builder import StepBuilder
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # it imports the policies
 _RUNNING = SequenceStatus.RUNNING
 
 
-class Shared(PrefillPlacement):
+class Shared(Chunked):
     """Cuts prompts to what a step has for them, and shares that among several.
 
         step   [decodes | shorter prompts, at most half | first prompt, at least half ........]
@@ -37,8 +37,6 @@ class Shared(PrefillPlacement):
     that the guard allows. Decodes are placed before prompts.
     """
 
-    holds_decodes: bool
-
     def __init__(
         self,
         ordering: Ordering,
@@ -48,9 +46,8 @@ class Shared(PrefillPlacement):
         most_under_way: int,
         guard: StallGuard | None,
     ) -> None:
-        self.holds_decodes = holds_decodes
+        super().__init__(holds_decodes, max_chunk_tokens)
         self._ordering = ordering
-        self._max_chunk_tokens = max_chunk_tokens
         self._most_under_way = most_under_way
         self._guard = guard
         self._prompts: list[Sequence] = []  # of the running, the shortest first
@@ -115,9 +112,6 @@ class Shared(PrefillPlacement):
             self._under_way = None
         purse.spend(first_position, num_tokens)
         return num_tokens
-
-    def first_chunk(self, num_wanted: int, budget: int) -> int:
-        return min(num_wanted, self._max_chunk_tokens, budget)
 
     def _share(self, sequence: Sequence, purse: _Purse) -> int:
         half = purse.total // 2

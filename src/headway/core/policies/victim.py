@@ -45,8 +45,7 @@ class LeastLost:
     """Who has the fewest tokens to compute again, without those that others go on holding.
 
     Leading blocks that it shares stay findable, so they are a refund that is sure. What the prefix
-    cache keeps of its own blocks depends on how much the others grow until it is back, not on
-    who it is (decision 36), so it decides nothing.
+    cache keeps of its own blocks is the same whoever it is (decision 51), so it decides nothing.
 
     Nobody starves: the oldest is passed over while there is another, and so is who has not got
     past where it was when it was preempted last. If that leaves nobody, the last admitted pays.
@@ -62,7 +61,7 @@ class LeastLost:
         caught_up = [s for s in others if s.num_computed_tokens > s.num_reached_tokens]
         if not caught_up:
             return (others or able)[-1]
-        return min(caught_up, key=lambda s: (self._num_lost(s, pool), _latest_first(s)))
+        return max(caught_up, key=lambda s: (-self._num_lost(s, pool), _arrival(s)))
 
     def _num_lost(self, sequence: Sequence, pool: BlockPool) -> int:
         num_shared = pool.num_shared(sequence.block_ids)
@@ -71,10 +70,6 @@ class LeastLost:
 
 def _arrival(sequence: Sequence) -> tuple[int, int]:
     return sequence.request.arrival_ns, sequence.sequence_id
-
-
-def _latest_first(sequence: Sequence) -> tuple[int, int]:
-    return -sequence.request.arrival_ns, -sequence.sequence_id
 
 
 def able_to_pay(running: Mapping[int, Sequence], pool: BlockPool) -> list[Sequence]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.core.policies.prefill import PrefillPlacement
+from headway.core.policies.prefill import Chunked
 from headway.core.policies.shares import OVER, TenantShares
 from headway.core.sequence import Sequence
 from headway.core.step_builder import StepBuilder
@@ -11,7 +11,7 @@ _PARTS = 8
 _OFTEN = 16
 
 
-class Yielding(PrefillPlacement):
+class Yielding(Chunked):
     """Cut to the budget, as `Chunked`; for tenants over their share to an eighth of it, so that no
     step is long when somebody else comes. And while a tenant of a smaller level has a prompt in the
     step, or is about to, prompts wait, but in every sixteenth step.
@@ -20,9 +20,8 @@ class Yielding(PrefillPlacement):
     def __init__(
         self, shares: TenantShares, holds_decodes: bool, max_chunk_tokens: int, budget: int
     ) -> None:
-        self.holds_decodes = holds_decodes
+        super().__init__(holds_decodes, max_chunk_tokens)
         self._shares = shares
-        self._max_chunk_tokens = max_chunk_tokens
         self._most = self._num_left = -(-budget // _PARTS)  # for those over their share
         self._taken_by: Sequence | None = None  # of the smallest level with a prompt in the step
 
@@ -41,7 +40,7 @@ class Yielding(PrefillPlacement):
     def chunk(
         self, sequence: Sequence, first_position: int, num_wanted: int, step: StepBuilder
     ) -> int:
-        num_tokens = min(num_wanted, self._max_chunk_tokens, step.tokens_left)
+        num_tokens = super().chunk(sequence, first_position, num_wanted, step)
         if not (num_tokens and self._shares.has_ranks):
             return num_tokens
         level = self._shares.level(sequence)
@@ -61,6 +60,3 @@ class Yielding(PrefillPlacement):
             for one in (self._taken_by, coming)
             if one is not None
         )
-
-    def first_chunk(self, num_wanted: int, budget: int) -> int:
-        return min(num_wanted, self._max_chunk_tokens, budget)
