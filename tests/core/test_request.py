@@ -39,10 +39,6 @@ def test_values_out_of_range_are_refused(asked, sentence):
 def test_shorthands_are_resolved():
     params = SamplingParams(stop="end", top_k=-1, stop_token_ids=[3])
     assert (params.stop, params.top_k, params.stop_token_ids) == (("end",), 0, (3,))
-<<<<<<< HEAD
-=======
-    assert params.temperature == 0.0
->>>>>>> 0e4baff (least-lost leaves room for the running to grow, for no choice of victims saves much)
     assert Request(request_id="a", prompt_token_ids=(1, 2), sampling=params).num_prompt_tokens == 2
 
 

@@ -67,15 +67,11 @@ class Residents:
         sequence.finish()
         if retired:
             self._untold.append(retired)
-            self.finished(sequence)
+            self._forecast.ended(sequence)
         self._leave(sequence)
         if not self._unit.park(sequence):
             self._release(sequence)
         return self._due()
-
-    def finished(self, sequence: Sequence) -> None:
-        """Its output is whole: so long are outputs."""
-        self._forecast.ended(sequence)
 
     def _leave(self, sequence: Sequence) -> None:
         del self.running[sequence.sequence_id]

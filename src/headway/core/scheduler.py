@@ -77,7 +77,7 @@ class Scheduler(SchedulerState):
             if index in (None, sequence.index) and sequence.status is not SequenceStatus.FINISHED:
                 events.append(Aborted(sequence.sequence_id, request_id, reason, detail, cause))
                 if reason is FinishReason.STOP:  # somebody who reads it found a stop string
-                    self._residents.finished(sequence)
+                    self._forecast.ended(sequence)
                 events += self._end(sequence)
         return events
 

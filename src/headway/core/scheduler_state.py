@@ -47,6 +47,7 @@ class SchedulerState:
         self._prefill = policies.prefill
         self._unit = policies.unit
         self._precedence = policies.precedence
+        self._forecast = policies.forecast
         self._residents = Residents(self.pool, policies, constraints)
         self._limits = Limits(config, num_blocks, policies.admission)
         self._prefix: PrefixCache = NoPrefixCache()

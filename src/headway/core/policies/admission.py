@@ -78,11 +78,11 @@ class OnDemand(Admission):
 
 
 class Sparing(OnDemand):
-    """On demand, but who comes in leaves the others room to grow.
+    """On demand, but beside others a sequence starts where there is room for what it will say on
+    the mean, and for a block for each of them.
 
     From one end to the next those who run say as much as one of them does in all, and each may be
-    a token away from its next block. So beside others a sequence starts where there is room for
-    what it will say on the mean, and for a block for each of them.
+    a token away from its next block.
     """
 
     def __init__(self, reserve_full_isl: bool, forecast: LengthForecast, block_size: int) -> None:

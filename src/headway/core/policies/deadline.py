@@ -49,8 +49,8 @@ class EarliestDeadline(Ordering):
     being admitted now and when the queue has drained, twice over. If most of it will make it and
     waiting costs less than an eighth of a request, all can wait and deadlines decide. Otherwise
     whoever loses most by waiting goes first, for the memory and time that it takes: 2 p(now) -
-    p(later) over the cost, near the c mu / theta rule for queues that people leave (Atar, Giat and
-    Shimkin, 2010); of those who will hardly make it, whoever takes least.
+    p(later) over the cost, near the c mu / theta rule (decision 38); of those who will hardly make
+    it, whoever takes least.
 
     One that cannot make it even if admitted at once, with the shortest output seen and nobody's
     prompt beside it, is given up. The running go on until their deadline: theirs is the best chance
@@ -89,8 +89,7 @@ class EarliestDeadline(Ordering):
 
     def remove(self, sequence: Sequence) -> None:
         self._num_changes += 1
-        queue = self._dated if sequence in self._dated else self._undated
-        queue.remove(sequence)
+        (self._dated if sequence in self._dated else self._undated).remove(sequence)
 
     def waiting(self, now_ns: int) -> Iterable[Sequence]:
         if not self.is_settled:
@@ -117,8 +116,7 @@ class EarliestDeadline(Ordering):
         later_ns = now_ns + self._drained_in_ns
         later = [self._odds(sequence, later_ns).chance for sequence in dated]
         loss = sum(o.chance - chance for o, chance in zip(odds, later, strict=True))
-        num_met = sum(chance for chance, _ in odds)
-        self._can_all_wait = 8 * loss < ONE and 2 * num_met >= ONE * len(odds)
+        self._can_all_wait = 8 * loss < ONE and 2 * sum(o.chance for o in odds) >= ONE * len(odds)
         for place, sequence in enumerate(dated):
             self._dated.remove(sequence)
             self._dated.insert(sequence, self._rank_of(sequence, odds[place], later[place]))

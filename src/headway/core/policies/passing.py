@@ -23,9 +23,6 @@ class Passing:
         """Whether others may pass it now, as they pass `num_passed` before it."""
         if not self._limit_ns or num_passed >= MAX_PASSED:
             return False
-        if blocker not in (Blocker.BLOCKS, Blocker.BUDGET):
-            return False
-        if sequence.status is SequenceStatus.PREEMPTED:
-            return False
-        since_ns = sequence.passed_since_ns
-        return since_ns is None or now_ns - since_ns < self._limit_ns
+        is_new, since_ns = sequence.status is SequenceStatus.WAITING, sequence.passed_since_ns
+        is_in_time = since_ns is None or now_ns - since_ns < self._limit_ns
+        return is_new and is_in_time and blocker in (Blocker.BLOCKS, Blocker.BUDGET)

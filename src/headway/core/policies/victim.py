@@ -74,9 +74,6 @@ def _arrival(sequence: Sequence) -> tuple[int, int]:
 
 def able_to_pay(running: Mapping[int, Sequence], pool: BlockPool) -> list[Sequence]:
     """Those who free a block by leaving; all, if none does."""
-    return [s for s in running.values() if _frees_a_block(s, pool)] or list(running.values())
-
-
-def _frees_a_block(sequence: Sequence, pool: BlockPool) -> bool:
     # From the end: the last block is nearly always its own.
-    return any(pool.num_holders(block_id) == 1 for block_id in reversed(sequence.block_ids))
+    able = [s for s in running.values() if 1 in map(pool.num_holders, reversed(s.block_ids))]
+    return able or list(running.values())
