@@ -129,6 +129,21 @@ def test_the_log_and_every_column_are_the_same(config, asked, num_ahead):
     assert repr(at_once.summary()) == repr(one_by_one.summary())
 
 
+def test_who_is_passed_waits_for_a_slot_once_one_behind_has_taken_it():
+    """The step that lets one past it says "blocks", those after it "slots"."""
+    config = SchedulerConfig(
+        max_num_seqs=2,
+        max_model_len=MAX_LEN,
+        kv_policy="reserve",
+        enable_prefix_caching=False,
+        skip_blocked_ms=1,
+    )
+    asked = [asks(1, 1, 9, max_tokens=9), asks(2, 1, 9), asks(4, 1, 9, max_tokens=9)]
+    logs = [play(config, asked, skip_ahead=skip_ahead)[0].records for skip_ahead in (True, False)]
+    assert logs[0] == logs[1]
+    assert [record.blocker for record in logs[0][:3]] == ["blocks", "slots", "slots"]
+
+
 def test_who_is_barred_waits_for_a_slot_once_those_behind_have_taken_them():
     """The step that gives the last slot to one behind says "tenant", those after it "slots"."""
     config = SchedulerConfig(max_num_seqs=2, max_tenant_seqs=1, max_model_len=MAX_LEN)

@@ -63,6 +63,7 @@ class Entrance:
             if blocker is None:
                 entered.append(sequence)
                 _note_passed(passed, now_ns)
+                step.is_settled &= not passed  # it may have taken the last slot
                 continue
             if not passed:
                 step.block(sequence, blocker)
