@@ -147,11 +147,12 @@ class Scheduler(SchedulerState):
         memory for a token of each: nobody needs to be asked about them. None: everybody does."""
         if prompts:
             running = running[: [*map({*prompts}.__contains__, running), True].index(True)]
+        decodes, self._decodes = self._decodes, None
         if self._in_flight or not 0 < len(running) <= step.tokens_left:
             return None
-        decodes, together = self._decodes, tuple(running)
-        if not decodes or decodes.index != step.index or decodes.sequences != together:
-            decodes = self._decodes = Decodes(together, step.index)
+        if not decodes or decodes.index != step.index or not decodes.follow(running):
+            decodes = Decodes(running, step.index)
+        self._decodes = decodes
         return decodes if self._eviction.try_grow_all(decodes.find_due(), step) else None
 
     def _continue(self, sequence: Sequence, step: StepBuilder, now_ns: int) -> bool:
@@ -279,7 +280,8 @@ class Scheduler(SchedulerState):
         """Those that only wait for their tokens, and the chunks of others. With another step in
         flight, or if one of them has left, all are others."""
         chunks, decodes = step.chunks, self._decodes
-        if decodes is None or len(self._in_flight) > 1 or not isinstance(chunks, Chunks):
+        ahead = len(self._in_flight) > 1
+        if decodes is None or decodes.gone or ahead or not isinstance(chunks, Chunks):
             return None, chunks
         return (decodes, chunks.others) if chunks.sequences is decodes.sequences else (None, chunks)
 
@@ -315,7 +317,8 @@ class Scheduler(SchedulerState):
         due = [retired] if retired else []
         self._outlook.disturb()
         if sequence.status is SequenceStatus.RUNNING:
-            self._decodes = None
+            if self._decodes:
+                self._decodes.gone.append(sequence)
             due = self._residents.retire(sequence, retired)
         else:
             self._waiting.remove(sequence)

@@ -64,7 +64,7 @@ class SchedulerState:
         self._eviction = Eviction(*parts, self._live)
         self._right_of_way = RightOfWay(*parts, self._entrance, self._eviction)
         self._time = TimeKeeper()
-        self._decodes: Decodes | None = None  # of the latest step, while none of them has left
+        self._decodes: Decodes | None = None  # of the latest step
         self._in_flight: deque[Step] = deque()
         self._waiting_reasons: dict[Blocker, int] = {}
         self._tokenless: list[Sequence] = []  # who ran in the latest step and got no token

@@ -96,11 +96,20 @@ class BatchPlanner:
 
 
 def _columns(chunks: Chunks | SequenceOf[Chunk]) -> _Columns:
-    if isinstance(chunks, Chunks) and not chunks.others:
-        count = len(chunks)
-        return chunks.sequences, chunks.firsts, (1,) * count, (True,) * count, chunks.block_ids
-    sequences, firsts, counts, samples, block_ids = zip(*chunks, strict=True)
-    return sequences, firsts, counts, samples, block_ids
+    if not isinstance(chunks, Chunks):
+        sequences, firsts, counts, samples, block_ids = zip(*chunks, strict=True)
+        return sequences, firsts, counts, samples, block_ids
+    ones = (1,) * len(chunks.firsts)
+    if not chunks.others:
+        return chunks.sequences, chunks.firsts, ones, (True,) * len(ones), chunks.block_ids
+    sequences, firsts, counts, samples, block_ids = zip(*chunks.others, strict=True)
+    return (
+        chunks.sequences + sequences,
+        [*chunks.firsts, *firsts],
+        ones + counts,
+        (True,) * len(ones) + samples,
+        chunks.block_ids + block_ids,
+    )
 
 
 def _is_scored(sequence: Sequence) -> bool:

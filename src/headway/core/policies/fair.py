@@ -177,7 +177,9 @@ class Fair(Ordering):
         self._num_running -= Counter((sequence.request.tenant,))
 
     def launched(self, step: Step, tokenless: SequenceOf[Sequence]) -> None:
-        served = self._num_running - Counter(s.request.tenant for s in tokenless)
+        served = self._num_running
+        if tokenless:
+            served = served - Counter(s.request.tenant for s in tokenless)
         for name, num_tokens in served.items():
             tenant = self._tenant(name)
             tenant.counter += num_tokens * OUTPUT_COST * tenant.unit

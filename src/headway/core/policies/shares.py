@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from collections.abc import Sequence as SequenceOf
 
@@ -49,7 +49,7 @@ class TenantShares(Precedence):
         self._running: Mapping[int, Sequence] = {}
         self._pool = BlockPool(1)
         self.most_kept = NOTHING
-        self._num_held: Counter[str] = Counter()  # `_num_own` when this step began
+        self._num_held: defaultdict[str, int] = defaultdict(int)  # `_num_own` as the step began
         self._num_taken_blocks = 0  # by all
 
     # ---- Who is there ----
@@ -136,8 +136,8 @@ class TenantShares(Precedence):
         self.most_kept = Kept(min(1, self._config.max_num_seqs // _KEPT), num_blocks)
 
     def begin(self) -> None:
-        self._num_held = self._num_own.copy()
-        self._num_taken_blocks = self._num_held.total()
+        self._num_held = defaultdict(int, self._num_own)
+        self._num_taken_blocks = sum(self._num_held.values())
         self._over.clear()
 
     # ---- Who is over its share ----
