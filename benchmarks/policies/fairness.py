@@ -1,7 +1,7 @@
 """What a flooding tenant does to another's time to first token, under each way to share.
 
     python -m benchmarks.policies.fairness [--worlds a,b] [--seeds 1,2,3] [--flood 2.0]
-        [--json FILE]
+        [--shares fcfs fair] [--json FILE]
 
 In each world a quiet tenant asks for a tenth of what the machine can serve, and then, with the same
 requests at the same times, beside a tenant that asks for `--flood` times what it can serve. Figures
@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument("--worlds", default=",".join(NAMES))
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
     parser.add_argument("--flood", type=float, default=2.0)
+    parser.add_argument("--shares", nargs="*", default=list(SHARES), choices=list(SHARES))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     seeds = [int(seed) for seed in args.seeds.split(",")]
@@ -86,7 +87,8 @@ def main() -> None:
         world = WORLDS[name]
         alone = np.array([ttft_of_the_quiet(world, seed, 0.0, {}) for seed in seeds])
         rows = {"alone, ms": alone * 1000}
-        for share, changes in SHARES.items():
+        for share in args.shares:
+            changes = SHARES[share]
             ran = [ttft_of_the_quiet(world, seed, args.flood, changes) for seed in seeds]
             rows[f"{share}, x"] = np.array(ran) / alone
         for label, values in rows.items():
