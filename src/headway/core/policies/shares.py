@@ -158,25 +158,29 @@ class TenantShares(Precedence):
         tenant, runs = sequence.request.tenant, sequence.status is _RUNNING
         if runs and tenant in self._over:
             return self._over[tenant]
-        has = self._has(sequence)
-        taken = len(self._running), self._num_taken_blocks
-        is_over = not self._is_low(has, sequence) and self._exceeds(has, sequence, taken)
+        is_over = self._is_large(sequence) and not self._is_modest(sequence)
         if runs:
             self._over[tenant] = is_over
         return is_over
 
     def level(self, sequence: Sequence) -> int:
         """Prompts of tenants of a larger one wait for those of a smaller one."""
-        if self._is_modest(sequence):
-            return MODEST
-        return OVER if self.is_over(sequence) else BETWEEN
+        if self._is_large(sequence):
+            return OVER  # though it may be modest: a flood that begins
+        return MODEST if self._is_modest(sequence) else BETWEEN
 
     def _is_low(self, has: _Amounts, sequence: Sequence) -> bool:
         """Modest, or one sequence, or no more than a part of its tenant's share."""
+        return self._is_small(has, sequence) or self._is_modest(sequence)
+
+    def _is_small(self, has: _Amounts, sequence: Sequence) -> bool:
         part = self._config.max_num_seqs // _LOW, self._pool.num_blocks // _LOW
-        if has[0] < 2 or not self._exceeds(has, sequence, part):
-            return True
-        return self._is_modest(sequence)
+        return has[0] < 2 or not self._exceeds(has, sequence, part)
+
+    def _is_large(self, sequence: Sequence) -> bool:
+        """Not small, and more than its tenant's share of what is taken."""
+        has, taken = self._has(sequence), (len(self._running), self._num_taken_blocks)
+        return not self._is_small(has, sequence) and self._exceeds(has, sequence, taken)
 
     def _is_modest(self, sequence: Sequence) -> bool:
         tenant = sequence.request.tenant
