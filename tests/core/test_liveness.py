@@ -187,5 +187,5 @@ def test_running_requests_decode_every_step_when_others_do_not_fit():
     world.submit(make_request("a", [1] * 4, max_tokens=30))
     for number in range(29):
         world.submit(make_request(f"b{number}", [2] * 9, max_tokens=9))
-        assert world.turn().chunks[0].sequence.request.request_id == "a"
+        assert next(iter(world.turn().chunks)).sequence.request.request_id == "a"
     world.drain()
