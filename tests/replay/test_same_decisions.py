@@ -21,6 +21,12 @@ def name_of(settings: dict[str, object]) -> str:
     return "-".join(map(str, settings.values()))
 
 
+def preempts(settings: dict[str, object]) -> bool:
+    """`predict` is there to have few, and `least-lost` leaves room: these may have none."""
+    growing = settings["kv_policy"] == "on-demand" and settings["batching_unit"] == "step"
+    return growing and settings["victim"] != "least-lost"
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     folder = tmp_path_factory.mktemp("tiny")
@@ -44,8 +50,8 @@ def test_p06_a_small_model_under_every_combination(
     assert outcome.num_cached_tokens > 100 or not settings["enable_prefix_caching"]
     if settings["kv_policy"] == "reserve":
         assert outcome.num_preemptions == 0
-    elif settings["kv_policy"] == "on-demand" and settings["batching_unit"] == "step":
-        assert outcome.num_preemptions > 10  # `predict` is there to have few
+    if preempts(settings):
+        assert outcome.num_preemptions > 10
     # The engine that P06 reports evicted one request 173,622 times; the real one 4 times at most.
     assert outcome.most_preemptions <= 12
 
@@ -63,4 +69,4 @@ def test_the_default_model(default: Loaded, tmp_path: Path, settings: dict[str, 
     outcome = run_and_replay(*default, settings, tmp_path, num_requests=40, per_step=1.0)
     assert outcome.difference is None
     assert outcome.num_steps > 50
-    assert outcome.num_preemptions > 0 or settings["kv_policy"] == "reserve"
+    assert outcome.num_preemptions > 0 or not preempts(settings)
