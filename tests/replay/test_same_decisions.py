@@ -24,7 +24,7 @@ def name_of(settings: dict[str, object]) -> str:
 def preempts(settings: dict[str, object]) -> bool:
     """`predict` is there to have few, and `least-lost` leaves room: these may have none."""
     growing = settings["kv_policy"] == "on-demand" and settings["batching_unit"] == "step"
-    return growing and settings["victim"] != "least-lost"
+    return growing and settings["preemption_victim"] != "least-lost"
 
 
 @pytest.fixture(scope="module")
