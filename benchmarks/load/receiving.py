@@ -81,9 +81,10 @@ def _ask(port: int, path: str, body: dict[str, Any], tenant: str = "") -> socket
     connection = socket.create_connection((HOST, port))
     connection.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     raw = json.dumps(body).encode()
+    whose = f"x-tenant-id: {tenant}\r\n" if tenant else ""
     head = (
         f"POST {path} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(raw)}\r\nconnection: close\r\nx-tenant-id: {tenant}\r\n\r\n"
+        f"content-length: {len(raw)}\r\nconnection: close\r\n{whose}\r\n"
     )
     connection.sendall(head.encode() + raw)
     return connection
