@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -50,6 +52,7 @@ class Witness:
     def __init__(self, client: EngineClient) -> None:
         self.step = 0
         self.begun: dict[str, int] = {}
+        self.told: set[str] = set()
         self.steps: list[int] = []
         client.add_fold(self)
         withdraw = client._withdraw
@@ -57,6 +60,7 @@ class Witness:
         def seen(request_id: str, index: int | None, reason: FinishReason) -> None:
             self.begun.setdefault(request_id, self.step)
             withdraw(request_id, index, reason)
+            self.told.add(request_id)
 
         client._withdraw = seen  # type: ignore[method-assign]
 
@@ -71,6 +75,20 @@ class Witness:
 
     def on_stats(self, stats: EngineStats) -> None:
         self.step = stats.step_index
+
+
+@contextmanager
+def standing_engine(live: LiveServer, witness: Witness) -> Iterator[None]:
+    """While clients leave, no step passes, so that only those count that begin with it known."""
+    os.kill(live.client.engine_pid, signal.SIGSTOP)
+    told = len(witness.told)
+    try:
+        time.sleep(0.1)  # what it had said is read
+        yield
+        live.wait_for(lambda: len(witness.told) > told)
+        time.sleep(0.1)  # and it has what it was told
+    finally:
+        os.kill(live.client.engine_pid, signal.SIGCONT)
 
 
 def held(live: LiveServer) -> tuple[int, int, int]:
@@ -90,11 +108,13 @@ def test_who_leaves_frees_slot_and_blocks_within_two_steps(real_server: LiveServ
     real_server.wait_for(lambda: held(real_server)[1] == 2)
     assert b"200 OK" in streamed.recv(4096)
     for connection, left in ((queued, (8, 1)), (queued_stream, (8, 0)), (plain, (4, 0))):
-        connection.close()
+        with standing_engine(real_server, witness):
+            connection.close()
         real_server.wait_for(lambda left=left: held(real_server)[:2] == left)
     # As a killed process does: a reset, not a polite end.
     streamed.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    streamed.close()
+    with standing_engine(real_server, witness):
+        streamed.close()
     real_server.wait_for(lambda: held(real_server) == (0, 0, 0))
     assert len(witness.steps) == 10
     assert max(witness.steps) <= 2
