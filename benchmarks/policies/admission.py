@@ -1,7 +1,7 @@
 """Does admission by forecast need no tuning? Against every cap of on-demand, and against reserve.
 
     python -m benchmarks.policies.admission run OUT [--worlds A,B] [--seeds 1,2] [--parts caps,...]
-        [--multiples own,1,8]
+        [--multiples own,1,8] [--risk 0.1]
     python -m benchmarks.policies.admission table FILE
 
 `run` appends a line of JSON for each run. Parts: `caps` (on-demand under a sweep of
@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from benchmarks.policies.worlds import SEEDS, WORLDS, World, blocks_of, machine
 
+from headway.core.config import KV_RISK
 from headway.simulator.result import Result
 from headway.simulator.simulate import simulate
 from headway.simulator.workload.base import ClientRequest, Segment
@@ -132,7 +133,11 @@ def figures(result: Result) -> dict[str, Any]:
 
 
 def rows(
-    part: str, name: str, seed: int, multiples: Sequence[int | None] = (None, *MULTIPLES)
+    part: str,
+    name: str,
+    seed: int,
+    multiples: Sequence[int | None] = (None, *MULTIPLES),
+    risk: float = KV_RISK,
 ) -> Iterator[dict[str, Any]]:
     key = {"part": part, "world": name, "seed": seed}
     match part:
@@ -143,9 +148,10 @@ def rows(
                 result = run(name, seed, max_num_seqs=cap, kv_policy="on-demand")
                 yield {**key, "cap": cap, **figures(result)}
         case "predict" | "reserve":
+            risks = {"kv_risk": risk} if part == "predict" else {}
             for multiple in multiples:
-                result = run(name, seed, multiple, max_num_seqs=256, kv_policy=part)
-                yield {**key, "multiple": multiple, **figures(result)}
+                result = run(name, seed, multiple, max_num_seqs=256, kv_policy=part, **risks)
+                yield {**key, **risks, "multiple": multiple, **figures(result)}
         case "shift":
             yield from shifted(key, name, seed)
         case _:
@@ -246,6 +252,7 @@ def main() -> None:
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
     parser.add_argument("--parts", default=",".join(PARTS[:3]))
     parser.add_argument("--multiples", default="own,1,2,4,8", help="own: as the world has it")
+    parser.add_argument("--risk", type=float, default=KV_RISK, help="of predict")
     asked = parser.parse_args()
     multiples = [None if m == "own" else int(m) for m in asked.multiples.split(",")]
     if asked.what == "table":
@@ -258,7 +265,7 @@ def main() -> None:
         for seed in map(int, asked.seeds.split(",")):
             for name in names:
                 for part in asked.parts.split(","):
-                    for row in rows(part, name, seed, multiples):
+                    for row in rows(part, name, seed, multiples, asked.risk):
                         out.write(json.dumps(row) + "\n")
                         out.flush()
 
