@@ -12,9 +12,9 @@ import pytest
 import tokenizers
 
 from headway import LLM, SamplingParams
-from headway.core.repetition import ends_in_repetition
 from headway.core.request import RepetitionDetection
 from headway.core.step import Step, StepResult
+from headway.drive.invariants import ends_in_repetition
 from headway.drive.record import StepRecord
 from headway.drive.recording import Arrival, EndedSequence
 from headway.replay.files import load_recordings

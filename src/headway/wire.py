@@ -7,13 +7,14 @@ same folds over them as the engine would.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from functools import lru_cache
+from itertools import groupby, repeat
 from typing import Any
 
 import msgspec
 
 from headway.core import events as core_events
-from headway.core.events import Advanced, Event
+from headway.core.events import Advanced, Advances, Event, Names, new_tuple
 from headway.core.request import FinishReason, Request
 
 
@@ -125,11 +126,16 @@ class StepTrace(msgspec.Struct, array_like=True, frozen=True):
 
 
 class EventRecord(msgspec.Struct, array_like=True, frozen=True):
-    """One event, or a run of `Advanced`: a step gives every running sequence one."""
+    """One event, or a run of `Advanced`: a step gives every running sequence one.
+
+    Of those that decode together it is a token each, in the order of `names`: their ids, encoded.
+    """
 
     kind: str
     fields: Any = None
     advanced: list[Advanced] = []
+    token_ids: tuple[int, ...] = ()
+    names: bytes = b""
 
 
 class TurnMessage(msgspec.Struct, tag="turn", frozen=True):
@@ -167,6 +173,7 @@ _EVENT_TYPES: dict[str, Any] = {
     )
 }
 _encoder = msgspec.msgpack.Encoder()
+_names = msgspec.msgpack.Decoder(tuple[tuple[int, ...], tuple[str, ...]])
 _to_engine = msgspec.msgpack.Decoder(ToEngine)
 _from_engine = msgspec.msgpack.Decoder(FromEngine)
 
@@ -187,6 +194,10 @@ def decode_from_engine(data: bytes) -> FromEngine:
 
 def pack_events(events: Sequence[Event]) -> list[EventRecord]:
     records: list[EventRecord] = []
+    if isinstance(events, Advances):
+        names = _encoded(events.names)
+        records.append(EventRecord("Advanced", token_ids=events.token_ids, names=names))
+        events = events.others
     for kind, run in groupby(events, key=type):
         if kind is Advanced:
             records.append(EventRecord(kind.__name__, advanced=list(run)))  # type: ignore[arg-type]
@@ -198,7 +209,21 @@ def pack_events(events: Sequence[Event]) -> list[EventRecord]:
 def unpack_events(records: Sequence[EventRecord]) -> list[Event]:
     events: list[Event] = []
     for record in records:
-        events += record.advanced
-        if not record.advanced:
+        if record.token_ids:
+            fields = zip(*_decoded(record.names), zip(record.token_ids), strict=True)
+            events += map(new_tuple, repeat(Advanced), fields)
+        elif record.advanced:
+            events += record.advanced
+        else:
             events.append(msgspec.convert(record.fields, _EVENT_TYPES[record.kind]))
     return events
+
+
+@lru_cache(maxsize=1)  # they stay the same for many turns
+def _encoded(names: Names) -> bytes:
+    return _encoder.encode((names.sequence_ids, names.request_ids))
+
+
+@lru_cache(maxsize=1)
+def _decoded(names: bytes) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    return _names.decode(names)

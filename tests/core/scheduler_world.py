@@ -23,7 +23,6 @@ from headway.core.events import (
     Retired,
 )
 from headway.core.policies import Policies
-from headway.core.repetition import ends_in_repetition
 from headway.core.request import (
     FinishReason,
     RepetitionDetection,
@@ -34,7 +33,7 @@ from headway.core.request import (
 from headway.core.scheduler import Scheduler
 from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.step import Chunk, Step, StepResult
-from headway.drive.invariants import check, check_idle, check_progress
+from headway.drive.invariants import check, check_idle, check_progress, ends_in_repetition
 
 VOCABULARY = 7
 STOP_TOKEN_ID = 6

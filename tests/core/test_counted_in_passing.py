@@ -24,9 +24,9 @@ class Watched(World):
         self.fair = self.scheduler._ordering
         self.launched, self.fair.launched = self.fair.launched, self.watch_charges
 
-    def watch_charges(self, step, tokenless):
+    def watch_charges(self, step, tokenless, now_ns):
         before = Counter({tenant: self.fair.counter_of(tenant) for tenant in TENANTS})
-        self.launched(step, tokenless)
+        self.launched(step, tokenless, now_ns)
         charged = Counter({tenant: self.fair.counter_of(tenant) for tenant in TENANTS}) - before
         tokens = Counter(c.sequence.request.tenant for c in step.chunks if c.samples)
         assert charged == Counter({name: OUTPUT_COST * tokens[name] for name in tokens})

@@ -57,7 +57,7 @@ class Noting(Fcfs):
         self.indexes = []
         self.num_tokens = 0
 
-    def launched(self, step, tokenless):
+    def launched(self, step, tokenless, now_ns):
         assert not tokenless
         self.indexes.append(step.index)
         self.num_tokens += step.num_tokens

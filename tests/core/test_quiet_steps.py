@@ -82,7 +82,7 @@ class Player:
         step = self.scheduler.in_flight[0]
         sampling = [chunk.sequence for chunk in step.chunks if chunk.samples]
         said = {s.sequence_id: ((3 * s.sequence_id + s.num_tokens) % 7,) for s in sampling}
-        self.log.append(self.scheduler.complete(step, StepResult(said)))
+        self.log.append([*self.scheduler.complete(step, StepResult(said))])
 
 
 def play(config, script, ahead):

@@ -9,10 +9,11 @@ from scheduler_world import make_request
 
 from headway.core.config import SchedulerConfig
 from headway.core.events import Retired
-from headway.core.repetition import RepetitionWatch, ends_in_repetition
+from headway.core.repetition import RepetitionWatch
 from headway.core.request import FinishReason, RepetitionDetection
 from headway.core.scheduler import Scheduler
 from headway.core.step import StepResult
+from headway.drive.invariants import ends_in_repetition
 
 
 @st.composite

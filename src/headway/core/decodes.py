@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
-from itertools import chain, repeat
+from itertools import chain
 
-from headway.core.events import Advanced, Event
+from headway.core.events import Names
 from headway.core.sequence import Sequence
-from headway.core.step import Chunk, Chunks, new_tuple
+from headway.core.step import Chunk, Chunks
 
 _FAR = 255  # steps: as far ahead as a byte can say
 
@@ -24,9 +24,7 @@ class Decodes:
         self.index = index  # of the next step
         self.gone: list[Sequence] = []  # who has left since the latest
         self.due: list[Sequence] = []  # in the latest
-        self.sequence_ids: list[int] = []
         self._running: list[Sequence] = []
-        self._request_ids: list[str] = []
         self._block_ids: list[list[int]] = []
         self._token_ids: list[list[int]] = []
         self._ends: list[int] = []  # computed tokens
@@ -35,24 +33,25 @@ class Decodes:
 
     def _add(self, running: list[Sequence]) -> None:
         ends = [s.num_computed_tokens for s in running]
-        self.sequence_ids += [s.sequence_id for s in running]
         self._running += running
-        self._request_ids += [s.request_id for s in running]
         self._block_ids += [s.block_ids for s in running]
         self._token_ids += [s.token_ids for s in running]
         self._ends += ends
         self._due += bytes([_byte(self.index, s.num_quiet_steps) for s in running])
         self._stop_token_ids = frozenset().union(*{s.stop_token_ids for s in self._running})
         self.sequences, self._tables = tuple(self._running), tuple(self._block_ids)
+        self.names = Names(
+            tuple([s.sequence_id for s in self._running]),
+            tuple([s.request_id for s in self._running]),
+        )
 
     def follow(self, running: list[Sequence]) -> bool:
         """Let go who has left, take in who comes behind the others. False: more has changed."""
         gone, self.gone = [s for s in self.gone if s in self._running], []
         for sequence in gone:
             place = self._running.index(sequence)
-            for column in (self.sequence_ids, self._running, self._request_ids, self._block_ids):
+            for column in (self._running, self._block_ids, self._token_ids, self._ends, self._due):
                 del column[place]
-            del self._token_ids[place], self._ends[place], self._due[place]
         num_left = len(self._running)
         if self._running != running[:num_left]:
             return False
@@ -79,20 +78,18 @@ class Decodes:
             sequence.quieten(block_size)
             self._due[place] = _byte(self.index, sequence.num_quiet_steps)
 
-    def chunks(self, others: tuple[Chunk, ...]) -> Chunks:
+    def chunks(self, others: tuple[Chunk, ...] = ()) -> Chunks:
         """Of the latest step, with those of others."""
         return Chunks(self.sequences, self._firsts, self._tables, others)
 
-    def advance(self, found: SequenceOf[tuple[int, ...]]) -> tuple[list[Event], list[Sequence]]:
-        """Give each its token of the latest step; returns whom these may have ended, too."""
-        tokens, places = list(chain.from_iterable(found)), self._places_due
+    def advance(self, found: SequenceOf[tuple[int, ...]]) -> tuple[tuple[int, ...], list[Sequence]]:
+        """Give each its token of the latest step: returns them, and whom they may have ended."""
+        tokens, places = tuple(chain.from_iterable(found)), self._places_due
         for token_ids, token_id in zip(self._token_ids, tokens, strict=True):
             token_ids.append(token_id)
         if not (stops := self._stop_token_ids).isdisjoint(tokens):
             places = sorted({*places, *(i for i, token in enumerate(tokens) if token in stops)})
-        fields = zip(self.sequence_ids, self._request_ids, found, strict=True)
-        events: list[Event] = list(map(new_tuple, repeat(Advanced), fields))
-        return events, [self._running[place] for place in places]
+        return tokens, [self._running[place] for place in places]
 
 
 def _byte(index: int, num_steps: int) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from headway.core.config import SchedulerConfig
 from headway.core.events import Retired
 from headway.core.policies.admission import Admission
@@ -90,14 +88,3 @@ class Limits:
             f"the sequence alone fills the KV cache of {self._num_blocks} blocks of "
             f"{self._config.block_size} tokens: raise --kv-cache-memory-bytes for longer outputs"
         )
-
-
-def may_have_ended(sequences: Iterable[Sequence]) -> list[Sequence]:
-    """Of those that just got a token, whom `Limits.ending` may end: nearly always none."""
-    return [
-        s
-        for s in sequences
-        if len(s.token_ids) >= s.max_num_tokens
-        or s.token_ids[-1] in s.stop_token_ids
-        or s.repetition is not None
-    ]

@@ -33,13 +33,3 @@ class RepetitionWatch:
             self._num_equal[place] += 1
             found = found or self._num_equal[place] >= size * (self._min_count - 1)
         return found
-
-
-def ends_in_repetition(output: SequenceOf[int], rule: RepetitionDetection) -> bool:
-    """The plain twin of `RepetitionWatch`: looks at the whole output."""
-    tokens = list(output)
-    for size in range(max(1, rule.min_pattern_size), rule.max_pattern_size + 1):
-        tail = tokens[-size * rule.min_count :]
-        if len(tail) == size * rule.min_count and tail == tail[:size] * rule.min_count:
-            return True
-    return False

@@ -51,6 +51,12 @@ class Residents:
         sequence.block_ids += block_ids
         self._precedence.grew(sequence, block_ids)
 
+    def grow_each(self, sequences: SequenceOf[Sequence]) -> None:
+        """Each of them gets one more."""
+        for sequence, block_id in zip(sequences, self._pool.allocate(len(sequences)), strict=True):
+            sequence.block_ids.append(block_id)
+            self._precedence.grew(sequence, (block_id,))
+
     def evict(self, sequence: Sequence) -> list[Retired]:
         """The sequence loses slot and blocks and must start over; returns endings now due."""
         self._leave(sequence)

@@ -10,6 +10,7 @@ from headway.core.events import (
     AbortCause,
     Aborted,
     Advanced,
+    Advances,
     Event,
     Queued,
     RefusalCause,
@@ -17,11 +18,10 @@ from headway.core.events import (
     Retired,
 )
 from headway.core.failure import spoiled_sequences
-from headway.core.limits import may_have_ended
 from headway.core.request import FinishReason, Request
 from headway.core.scheduler_state import SchedulerState
 from headway.core.sequence import Sequence, SequenceStatus
-from headway.core.step import Blocker, Chunk, Chunks, Step, StepResult, sampled_tokens
+from headway.core.step import Blocker, Chunk, Chunks, Step, StepResult, apart, sampled_tokens
 from headway.core.step_builder import StepBuilder
 from headway.core.stride import Stride, num_quiet_steps, walk
 
@@ -98,6 +98,8 @@ class Scheduler(SchedulerState):
             raise RuntimeError(
                 f"{len(self._in_flight)} steps are in flight: complete the oldest first"
             )
+        if (repeated := self._repeat(now_ns)) is not None:
+            return repeated
         step = StepBuilder(index=self._num_steps, max_num_tokens=self.config.max_num_batched_tokens)
         self._expire(step, now_ns)
         self._right_of_way.prepare(step, now_ns)
@@ -109,6 +111,27 @@ class Scheduler(SchedulerState):
         if holds_decodes and step.is_empty:
             self._continue_running(step, now_ns, holds_decodes=False)
         return self._launch(step, now_ns)
+
+    def _repeat(self, now_ns: int) -> Step | None:
+        """The step after one in which all that run decoded and nobody waited, if nobody has come
+        or gone since, or may have to now. None: it must be decided."""
+        decodes = self._decodes
+        if decodes is None or not self._outlook.repeats or decodes.index != self._num_steps:
+            return None
+        if self._in_flight or self._time.is_due(now_ns):
+            return None
+        due, size = decodes.find_due(), self.config.block_size
+        if self.pool.num_free - len(due) < self._precedence.most_kept.num_blocks:
+            return None  # somebody may have to evict
+        if self._precedence.has_ranks:
+            self._precedence.begin()
+        full = [s for s in due if s.num_computed_tokens == len(s.block_ids) * size]
+        self._residents.grow_each(full)
+        decodes.place(size)
+        self._prefix.register(due)
+        step = Step(self._num_steps, decodes.chunks())
+        self._launched(step, len(decodes.sequences), now_ns)
+        return step
 
     def _expire(self, step: StepBuilder, now_ns: int) -> None:
         for take in (self._time.take_due, self._ordering.give_up):
@@ -180,19 +203,24 @@ class Scheduler(SchedulerState):
 
     def _launch(self, builder: StepBuilder, now_ns: int) -> Step:
         step = builder.build()
-        self._num_steps += 1
-        self._in_flight.append(step)
         self._waiting_reasons = dict(builder.barred)
         self._tokenless = [s for s in builder.tokenless if s.status is _RUNNING]
+        repeats = not self.num_waiting and len(apart(step.chunks)[0]) == self.num_running
+        self._outlook.decided(step, is_settled=builder.is_settled, repeats=repeats)
         num_tokens = self.config.max_num_batched_tokens - builder.tokens_left
-        self._residents.num_computed_tokens += num_tokens
-        self._outlook.decided(step, is_settled=builder.is_settled)
-        self._ordering.launched(step, self._tokenless)
-        self._prefill.launched(step, now_ns)
+        self._launched(step, num_tokens, now_ns)
         num_behind = self.num_waiting - sum(builder.barred.values())
         if (blocker := step.blocker) is not None and num_behind:
             self._waiting_reasons[blocker] = builder.barred.get(blocker, 0) + num_behind
         return step
+
+    def _launched(self, step: Step, num_tokens: int, now_ns: int) -> None:
+        self._num_steps += 1
+        self._in_flight.append(step)
+        self._outlook.offered = None
+        self._residents.num_computed_tokens += num_tokens
+        self._ordering.launched(step, self._tokenless, now_ns)
+        self._prefill.launched(step, now_ns)
 
     # ---- Many steps at once ----
 
@@ -249,7 +277,9 @@ class Scheduler(SchedulerState):
 
     # ---- The outcome ----
 
-    def complete(self, step: Step, result: StepResult, now_ns: int | None = None) -> list[Event]:
+    def complete(
+        self, step: Step, result: StepResult, now_ns: int | None = None
+    ) -> SequenceOf[Event]:
         """Add the tokens that the step yielded and end who is done.
 
         `now_ns`: when it ended, for policies that learn how long steps take; every driver gives it.
@@ -260,13 +290,15 @@ class Scheduler(SchedulerState):
         decodes, others = self._decodes_of(step)
         sampling = [sequence for sequence, _, _, samples, _ in others if samples]
         ids = [sequence.sequence_id for sequence in sampling]
-        tokens = sampled_tokens(step, [*decodes.sequence_ids, *ids] if decodes else ids, result)
+        known = [*decodes.names.sequence_ids, *ids] if decodes else ids
+        tokens = sampled_tokens(step, known, result)
         self._in_flight.popleft()
         if now_ns is not None:
             self._ordering.completed(step, now_ns)
+        events: list[Event] = []
         advanced: list[Sequence] = []
-        events, due = decodes.advance(tokens[: -len(ids) or None]) if decodes else ([], [])
-        for sequence, token_ids in zip(sampling, tokens[len(events) :], strict=True):
+        together, due = decodes.advance(tokens[: -len(ids) or None]) if decodes else ((), [])
+        for sequence, token_ids in zip(sampling, tokens[len(together) :], strict=True):
             if sequence.status is SequenceStatus.FINISHED:
                 continue  # while it was in flight
             sequence.token_ids += token_ids
@@ -274,7 +306,8 @@ class Scheduler(SchedulerState):
             advanced.append(sequence)
         self._prefix.register(advanced)
         self._prefill.completed(step, now_ns)
-        return events + self._end_the_finished(due + advanced)
+        events += self._end_the_finished(due + advanced)
+        return Advances(decodes.names, together, events) if decodes else events
 
     def _decodes_of(self, step: Step) -> tuple[Decodes | None, Iterable[Chunk]]:
         """Those that only wait for their tokens, and the chunks of others. With another step in
@@ -286,11 +319,12 @@ class Scheduler(SchedulerState):
         return (decodes, chunks.others) if chunks.sequences is decodes.sequences else (None, chunks)
 
     def _end_the_finished(self, advanced: SequenceOf[Sequence]) -> list[Event]:
-        """Of those that just got a token, end whom it ends."""
+        """Of those that just got a token, end whom it ends: nearly always nobody."""
         events: list[Event] = []
-        for sequence in may_have_ended(advanced):
-            if retired := self._limits.ending(sequence):
-                events += self._end(sequence, retired)
+        for s in advanced:
+            may_end = len(s.token_ids) >= s.max_num_tokens or s.token_ids[-1] in s.stop_token_ids
+            if (may_end or s.repetition) and (retired := self._limits.ending(s)):
+                events += self._end(s, retired)
         return events
 
     def fail(self, step: Step, detail: str) -> list[Event]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headway.core.decodes import Decodes
-from headway.core.events import Aborted, Admitted, Preempted, Resumed, Retired
+from headway.core.events import Aborted, Admitted, Preempted, Resumed, Retired, new_tuple
 from headway.core.sequence import Sequence
-from headway.core.step import Blocker, Chunk, Chunks, Step, new_tuple
+from headway.core.step import Blocker, Chunk, Chunks, Step
 
 
 class StepBuilder:

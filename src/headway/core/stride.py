@@ -48,17 +48,19 @@ class Outlook:
             lasting.append(Blocker.BLOCKS)  # or one that gets its name could be what they need
         self._lasting = () if constraints else tuple(lasting)
         self._is_disturbed = False
+        self.repeats = False  # all that run decoded in the latest step, and nobody waits
         self.blocked: tuple[Blocker | None, int | None] = (None, None)  # by the latest step
         self.offered: Stride | None = None  # and not out of date
 
-    def decided(self, step: Step, *, is_settled: bool) -> None:
+    def decided(self, step: Step, *, is_settled: bool, repeats: bool) -> None:
+        self.repeats = repeats
         self.blocked = (step.blocker, step.blocked_sequence_id)
         self._is_disturbed = not is_settled
-        self.offered = None
 
     def disturb(self) -> None:
         """Somebody has come or gone since the latest step."""
         self._is_disturbed = True
+        self.repeats = False
         self.offered = None
 
     def is_settled(self, first_id: int) -> bool:

@@ -57,10 +57,14 @@ class TimeKeeper:
             heapq.heappop(self._heap)
         return self._heap[0].due_ns if self._heap else None
 
+    def is_due(self, now_ns: int) -> bool:
+        """Whether somebody may have to be given up."""
+        return bool(self._heap) and self._heap[0].due_ns <= now_ns
+
     def take_due(self, now_ns: int) -> list[Expiry]:
         """Whose time is up: each sequence once, with the limit that was due first."""
         due: dict[int, Expiry] = {}
-        while self._heap and self._heap[0].due_ns <= now_ns:
+        while self.is_due(now_ns):
             entry = heapq.heappop(self._heap)
             sequence = entry.sequence
             if _binds(entry) and sequence.sequence_id not in due:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence as SequenceOf
 
+from headway.core.request import RepetitionDetection
 from headway.core.scheduler import Scheduler
 from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.step import Step
@@ -176,3 +178,13 @@ def _holders(scheduler: Scheduler) -> list[Sequence]:
 def _require(holds: bool, message: str) -> None:
     if not holds:
         raise InvariantError(message)
+
+
+def ends_in_repetition(output: SequenceOf[int], rule: RepetitionDetection) -> bool:
+    """The plain twin of `RepetitionWatch`: looks at the whole output."""
+    tokens = list(output)
+    for size in range(max(1, rule.min_pattern_size), rule.max_pattern_size + 1):
+        tail = tokens[-size * rule.min_count :]
+        if len(tail) == size * rule.min_count and tail == tail[:size] * rule.min_count:
+            return True
+    return False

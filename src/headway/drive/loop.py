@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Sequence as SequenceOf
 from typing import assert_never
 
 from headway.core.events import AbortCause, Event
@@ -142,7 +143,7 @@ class EngineLoop:
 
     def _complete(
         self, step: Step, ran: StepResult | Exception, end_ns: int
-    ) -> tuple[list[Event], str]:
+    ) -> tuple[SequenceOf[Event], str]:
         """Take the outcome; a failure ends the step's sequences, and only them."""
         if isinstance(ran, Exception):
             return self._fail(step, ran)
@@ -161,7 +162,7 @@ class EngineLoop:
             events += self._scheduler.abort(request_id, detail=detail, cause=AbortCause.ENGINE)
         return events
 
-    def _tell(self, events: list[Event], now_ns: int, *, always: bool = False) -> None:
+    def _tell(self, events: SequenceOf[Event], now_ns: int, *, always: bool = False) -> None:
         if not events and not always:
             return
         for listener in self._listeners:

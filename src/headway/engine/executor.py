@@ -6,7 +6,7 @@ from collections.abc import Sequence as SequenceOf
 
 import numpy as np
 
-from headway.core.events import Aborted, Advanced, Event, Retired
+from headway.core.events import Aborted, Advanced, Advances, Event, Retired
 from headway.core.sequence import Sequence
 from headway.core.step import Step, StepResult
 from headway.engine.heartbeat import Progress
@@ -44,6 +44,8 @@ class ModelExecutor:
         return StepResult(token_ids=self._sample(hidden, plan.sampling))
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
+        if isinstance(events, Advances):
+            events = events.others
         for event in events:
             if type(event) is not Advanced and isinstance(event, _ENDINGS):
                 self._sampler.forget(event.sequence_id)

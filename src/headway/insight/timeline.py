@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from headway.core.bill import PreemptionBill
 from headway.core.events import (
     Aborted,
     Admitted,
@@ -21,6 +20,7 @@ from headway.core.events import (
 from headway.core.request import Request
 from headway.insight.arrivals import Arrival, Arrivals
 from headway.insight.deliveries import MAX_UNDELIVERED, is_withdrawn
+from headway.simulator.bill import PreemptionBill
 
 _MS = 1e6
 

@@ -44,7 +44,9 @@ class _MeasuredScheduler(Scheduler):
         self._now_ns = now_ns
         return super().schedule(now_ns)
 
-    def complete(self, step: Step, result: StepResult, now_ns: int | None = None) -> list[Event]:
+    def complete(
+        self, step: Step, result: StepResult, now_ns: int | None = None
+    ) -> SequenceOf[Event]:
         self._measure(step)
         return super().complete(step, result, now_ns)
 

@@ -6,7 +6,6 @@ from array import array
 from collections.abc import Sequence as SequenceOf
 from typing import NamedTuple, Protocol
 
-from headway.core.bill import PreemptionBill
 from headway.core.events import (
     Aborted,
     Admitted,
@@ -21,6 +20,7 @@ from headway.core.events import (
 from headway.core.scheduler import Scheduler
 from headway.core.step import Blocker, Step
 from headway.core.stride import Stride
+from headway.simulator.bill import PreemptionBill
 from headway.simulator.script import HasRequest
 from headway.simulator.step_time.base import StepShape
 

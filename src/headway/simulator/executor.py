@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence as SequenceOf
 from typing import NamedTuple
 
-from headway.core.events import Aborted, Advanced, Event, Retired
+from headway.core.events import Aborted, Advanced, Event, Retired, new_tuple
 from headway.core.sequence import Sequence
-from headway.core.step import Step, StepResult, new_tuple
+from headway.core.step import Step, StepResult
 from headway.core.stride import Stride
 from headway.drive.clock import VirtualClock
 from headway.drive.ports import StrideResult

@@ -70,7 +70,6 @@ class EarliestDeadline(Ordering):
         self._drained_in_ns = 0
         self._num_held_tokens = 1
         self._can_all_wait = True
-        self._now_ns = 0
         self._begun: deque[tuple[int, int]] = deque()  # steps in flight: index and time
         self._last_end_ns = 0
 
@@ -101,7 +100,7 @@ class EarliestDeadline(Ordering):
         return 4 * self._num_changes <= len(self)
 
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
-        self._now_ns, self._running = now_ns, list(running)
+        self._running = list(running)
         return self._running
 
     # ---- Ranks ----
@@ -195,8 +194,8 @@ class EarliestDeadline(Ordering):
 
     # ---- How long steps take ----
 
-    def launched(self, step: Step, tokenless: SequenceOf[Sequence]) -> None:
-        self._begun.append((step.index, self._now_ns))
+    def launched(self, step: Step, tokenless: SequenceOf[Sequence], now_ns: int) -> None:
+        self._begun.append((step.index, now_ns))
 
     def completed(self, step: Step, now_ns: int) -> None:
         while self._begun and self._begun[0][0] <= step.index:

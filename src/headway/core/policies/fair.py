@@ -176,7 +176,7 @@ class Fair(Ordering):
     def left(self, sequence: Sequence) -> None:
         self._num_running -= Counter((sequence.request.tenant,))
 
-    def launched(self, step: Step, tokenless: SequenceOf[Sequence]) -> None:
+    def launched(self, step: Step, tokenless: SequenceOf[Sequence], now_ns: int) -> None:
         served = self._num_running
         if tokenless:
             served = served - Counter(s.request.tenant for s in tokenless)

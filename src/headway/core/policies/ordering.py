@@ -44,7 +44,8 @@ class Ordering(Protocol):
         ...
 
     def running(self, running: Iterable[Sequence], now_ns: int) -> list[Sequence]:
-        """The running, given in order of admission, in the order in which to serve them."""
+        """The running, given in order of admission, in the order in which to serve them.
+        Not asked while nobody comes or goes, nobody waits, and all decode."""
         return list(running)
 
     def is_before(self, waiting: Sequence, running: Sequence) -> bool:
@@ -59,7 +60,7 @@ class Ordering(Protocol):
         """The sequence loses its slot: it was preempted or has ended."""
         return
 
-    def launched(self, step: Step, tokenless: SequenceOf[Sequence]) -> None:
+    def launched(self, step: Step, tokenless: SequenceOf[Sequence], now_ns: int) -> None:
         """This was decided: all that run get a token from it but for these. Once for each step."""
         return
 

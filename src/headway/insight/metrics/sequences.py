@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from headway.core.bill import PreemptionBill
 from headway.core.events import (
     Aborted,
     Admitted,
@@ -22,6 +21,7 @@ from headway.insight.arrivals import Arrival, Arrivals
 from headway.insight.metrics import buckets
 from headway.insight.metrics.families import Families
 from headway.insight.metrics.tokens import TokenMetrics
+from headway.simulator.bill import PreemptionBill
 
 _NS = 1e9
 
