@@ -97,15 +97,15 @@ class SchedulerState:
 
     def stats(self) -> SchedulerStats:
         return SchedulerStats(
-            num_running=self.num_running,
-            num_waiting=self.num_waiting,
+            num_running=len(self._residents.running),
+            num_waiting=len(self._waiting),
             num_total_blocks=self.pool.num_blocks,
             num_held_blocks=self.pool.num_held,
             num_cached_blocks=self.pool.num_cached,
             num_resident_tokens=self._residents.num_computed_tokens,
             num_backlog_tokens=self._waiting.num_backlog_tokens
-            + sum(sequence.num_prefill_tokens_left for sequence in self._prompts()),
-            waiting_reasons=self.waiting_reasons(),
+            + sum([sequence.num_prefill_tokens_left for sequence in self._prompts()]),
+            waiting_reasons=dict(self._waiting_reasons),
         )
 
     def waiting_reasons(self) -> Mapping[Blocker, int]:

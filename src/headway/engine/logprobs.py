@@ -50,6 +50,8 @@ class LogprobStore:
 
     def take(self) -> list[SequenceLogprobs]:
         """Everything gathered since the last call, by sequence."""
+        if not (self._output or self._prompt):  # nearly always
+            return []
         ids = list(self._output) + [i for i in self._prompt if i not in self._output]
         taken = [SequenceLogprobs(i, self._output.get(i, []), self._prompt.get(i, [])) for i in ids]
         self._output, self._prompt = {}, {}

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from headway.engine.config import EngineConfig
 from headway.engine.garbage import rarely_look_for_garbage
 from headway.engine.heartbeat import Heartbeat
 from headway.wire import (
+    EventRecord,
     FailedMessage,
     ReadyMessage,
     ResetPrefixCacheMessage,
@@ -126,15 +127,15 @@ class Outbox:
         )
         self._socket.send(encode(message))
         self._step = None
-        _report_failures(record.fields for record in records)
+        _report_failures(records)
 
 
-def _report_failures(events: Iterable[object]) -> None:
+def _report_failures(records: list[EventRecord]) -> None:
     """A failed step is the operator's business too, not only the client's."""
     details = {
-        event.detail
-        for event in events
-        if isinstance(event, Retired) and event.reason is FinishReason.ERROR
+        record.fields.detail
+        for record in records
+        if isinstance(record.fields, Retired) and record.fields.reason is FinishReason.ERROR
     }
     for detail in sorted(details):
         print(f"headway engine: {detail}", file=sys.stderr, flush=True)
