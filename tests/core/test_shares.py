@@ -82,12 +82,24 @@ def test_a_tenant_that_is_alone_has_everything():
 
 
 def test_a_tenant_that_has_gone_is_forgotten_after_so_many_admissions(monkeypatch):
-    monkeypatch.setattr(shares_module, "_LATELY", 20)
+    monkeypatch.setattr(shares_module, "_LATELY", 40)
     world = world_of(260, max_num_seqs=32)
     submit(world, "q0", max_tokens=1)
     flood(world, 190, 3, prompt=1, max_tokens=8)
     assert world.scheduler.num_running == 31
     assert 32 in [(world.turn(), world.scheduler.num_running)[1] for _ in range(15)]
+    world.drain()
+
+
+def test_a_tenant_that_has_gone_is_remembered_while_another_comes_and_goes():
+    world = world_of(260, max_num_seqs=32)
+    submit(world, "q0", max_tokens=1)
+    world.drain()
+    for number in range(3):
+        submit(world, f"f{number}", max_tokens=2)
+        world.drain()
+    flood(world, 50, 12, prompt=1, max_tokens=30)
+    assert world.scheduler.num_running == 31
     world.drain()
 
 
@@ -148,6 +160,39 @@ def test_a_flood_that_has_little_yet_waits_with_its_prompts_for_who_asks_for_les
     world.drain()
 
 
+def test_whoever_has_more_waits_with_its_prompts_though_both_are_within_their_shares():
+    world = world_of(300, max_num_batched_tokens=64, max_num_seqs=99)
+    flood(world, 4, 1)
+    submit(world, "f5", prompt=300)
+    world.turn()
+    submit(world, "q", prompt=60, max_tokens=2)
+    assert sizes(world.turn()) == {"f0": 1, "f1": 1, "f2": 1, "f3": 1, "q": 60}
+    world.drain()
+
+
+def test_prompts_of_who_has_two_sequences_and_the_most_are_cut_to_a_quarter():
+    world = world_of(300, max_num_batched_tokens=64, max_num_seqs=99)
+    submit(world, "q0", max_tokens=1)
+    world.drain()
+    submit(world, "f0", prompt=60)
+    assert sizes(world.turn()) == {"f0": 60}, "a single one is whole"
+    submit(world, "f1", prompt=60)
+    assert sizes(world.turn()) == {"f0": 1, "f1": 16}
+    world.drain()
+
+
+def test_nobody_waits_with_a_prompt_for_more_than_fifteen_steps_in_a_row():
+    world = world_of(600, max_num_batched_tokens=16, max_num_seqs=99)
+    flood(world, 40, 3, prompt=40)
+    submit(world, "q", prompt=16 * 50, max_tokens=2)
+    got_on = []
+    while world.scheduler.num_waiting and len(got_on) < 48:
+        others = [n for name, n in sizes(world.turn()).items() if name != "q"]
+        got_on.append(max(others, default=0) > 1)
+    assert [number for number, did in enumerate(got_on) if did] == [15, 31, 47]
+    world.drain()
+
+
 def test_prompts_of_a_flood_wait_for_those_of_a_quiet_tenant_and_are_cut_when_there_are_none():
     world = world_of(60, max_num_batched_tokens=64, max_num_seqs=99)
     submit(world, "q0", max_tokens=1)
@@ -159,7 +204,7 @@ def test_prompts_of_a_flood_wait_for_those_of_a_quiet_tenant_and_are_cut_when_th
     assert len(steps) == 2
     for step in steps:
         others = [n for name, n in sizes(step).items() if name != "q1"]
-        assert not step.index % 16 or max(others) == 1
+        assert max(others) == 1
     world.drain()
 
 

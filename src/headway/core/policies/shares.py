@@ -16,7 +16,7 @@ _LOW = 2  # a tenant with one such part of its share, or less, may put others ou
 _KEPT = 16  # of the slots and blocks one in so many is kept, at most
 _RUNNING = SequenceStatus.RUNNING
 _Amounts = tuple[int, int]  # slots and blocks
-MODEST, BETWEEN, OVER = 0, 1, 2
+MODEST, BETWEEN, AHEAD, OVER = 0, 1, 2, 3
 
 
 class TenantShares(Precedence):
@@ -27,8 +27,8 @@ class TenantShares(Precedence):
     one that is not low and has more than its share of those that are taken. It gives way to a
     waiting one whose tenant stays low: so nobody goes back and forth; and nobody pays again who has
     not got on since. And it leaves a slot and the blocks of a step's tokens, at most a sixteenth
-    of all, to those who are not over theirs. The tenant that went last counts as there for 1,024
-    admissions, so that it finds room when it comes back.
+    of all, to those who are not over theirs. The tenant that went last, of the others, counts as
+    there for 1,024 admissions, so that it finds room when it comes back.
     """
 
     spares_decodes = True
@@ -44,7 +44,7 @@ class TenantShares(Precedence):
         self._holders: dict[int, int] = {}  # by block: the sum of their ids; of one alone, its own
         self._over: dict[str, bool] = {}  # of tenants that run, as far as somebody asked
         self._weight = 0  # of the present
-        self._gone: tuple[str, int] | None = None  # the latest, and when: admissions before it
+        self._gone: dict[str, int] = {}  # the latest two, and when: admissions before it
         self._num_entered = 0
         self._running: Mapping[int, Sequence] = {}
         self._pool = BlockPool(1)
@@ -56,15 +56,14 @@ class TenantShares(Precedence):
 
     @property
     def has_ranks(self) -> bool:
-        return len(self._present) + (self._gone is not None) > 1
+        return len(self._present) + bool(self._gone) > 1
 
     def came(self, tenant: str) -> None:
         """One more sequence of it waits or runs."""
         self._over.clear()
         if tenant not in self._present:
             self._weight += self._weights.get(tenant, 1)
-            if self._gone and self._gone[0] == tenant:
-                self._gone = None
+            self._gone.pop(tenant, None)
         self._present[tenant] += 1
 
     def went(self, tenant: str) -> None:
@@ -74,7 +73,9 @@ class TenantShares(Precedence):
         if not self._present[tenant]:
             del self._present[tenant]
             self._weight -= self._weights.get(tenant, 1)
-            self._gone = tenant, self._num_entered
+            self._gone[tenant] = self._num_entered
+            if len(self._gone) > 2:  # one may be who comes next, and then the other is known yet
+                del self._gone[next(iter(self._gone))]
 
     def queued(self, sequence: Sequence) -> None:
         """It waits from now on."""
@@ -101,8 +102,8 @@ class TenantShares(Precedence):
         self._num_running[sequence.request.tenant] += 1
         self._num_held[sequence.request.tenant] += len(sequence.block_ids)
         self._num_entered += 1
-        if self._gone and self._num_entered - self._gone[1] > _LATELY:
-            self._gone = None
+        if self._gone and self._num_entered - min(self._gone.values()) > _LATELY:
+            del self._gone[next(iter(self._gone))]
 
     def left(self, sequence: Sequence) -> None:
         self.went(sequence.request.tenant)
@@ -158,15 +159,16 @@ class TenantShares(Precedence):
         tenant, runs = sequence.request.tenant, sequence.status is _RUNNING
         if runs and tenant in self._over:
             return self._over[tenant]
-        is_over = self._is_large(sequence) and not self._is_modest(sequence)
+        is_over = self.level(sequence) == OVER and not self._is_modest(sequence)
         if runs:
             self._over[tenant] = is_over
         return is_over
 
     def level(self, sequence: Sequence) -> int:
         """Prompts of tenants of a larger one wait for those of a smaller one."""
-        if self._is_large(sequence):
-            return OVER  # though it may be modest: a flood that begins
+        has = self._has(sequence)
+        if self._has_more(has, sequence):  # though it may be modest: a flood that begins
+            return AHEAD if self._is_small(has, sequence) else OVER
         return MODEST if self._is_modest(sequence) else BETWEEN
 
     def _is_low(self, has: _Amounts, sequence: Sequence) -> bool:
@@ -177,10 +179,10 @@ class TenantShares(Precedence):
         part = self._config.max_num_seqs // _LOW, self._pool.num_blocks // _LOW
         return has[0] < 2 or not self._exceeds(has, sequence, part)
 
-    def _is_large(self, sequence: Sequence) -> bool:
-        """Not small, and more than its tenant's share of what is taken."""
-        has, taken = self._has(sequence), (len(self._running), self._num_taken_blocks)
-        return not self._is_small(has, sequence) and self._exceeds(has, sequence, taken)
+    def _has_more(self, has: _Amounts, sequence: Sequence) -> bool:
+        """Than its tenant's share of what is taken, and than one sequence."""
+        taken = len(self._running), self._num_taken_blocks
+        return has[0] > 1 and self._exceeds(has, sequence, taken)
 
     def _is_modest(self, sequence: Sequence) -> bool:
         tenant = sequence.request.tenant
@@ -192,7 +194,7 @@ class TenantShares(Precedence):
     def _exceeds(self, has: _Amounts, sequence: Sequence, total: _Amounts) -> bool:
         """Whether it is more than the share of its tenant in so much."""
         weight = self._weights.get(sequence.request.tenant, 1)
-        weights = self._weight + (self._weights.get(self._gone[0], 1) if self._gone else 0)
+        weights = self._weight + sum(self._weights.get(t, 1) for t in [*self._gone][-1:])
         return any(weights * own > weight * all_ for own, all_ in zip(has, total, strict=True))
 
     def kept(self, sequence: Sequence | None) -> Kept:

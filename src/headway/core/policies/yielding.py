@@ -1,20 +1,27 @@
-"""Prompts of tenants that ask for more than their share make way for those of the others."""
+"""Prompts of tenants that have or ask for more than their share make way for those of others."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence as SequenceOf
+from typing import TYPE_CHECKING
+
 from headway.core.policies.prefill import Chunked
-from headway.core.policies.shares import OVER, TenantShares
+from headway.core.policies.shares import AHEAD, OVER, TenantShares
 from headway.core.sequence import Sequence
 from headway.core.step_builder import StepBuilder
 
-_PARTS = 8
-_OFTEN = 16
+if TYPE_CHECKING:  # it imports the policies
+    from headway.core.stride import Stride
+
+_PARTS = {AHEAD: 4, OVER: 8}
+_MOST_HELD = 15
 
 
 class Yielding(Chunked):
-    """Cut to the budget, as `Chunked`; for tenants over their share to an eighth of it, so that no
-    step is long when somebody else comes. And while a tenant of a smaller level has a prompt in the
-    step, or is about to, prompts wait, but in every sixteenth step.
+    """Cut to the budget, as `Chunked`; for tenants that have more than their share of what is taken
+    to a quarter of it, and for those over their share to an eighth, so that no step is long when
+    somebody else comes. And while a tenant of a smaller level has a prompt in the step, or is about
+    to, prompts wait, for fifteen steps in a row at most.
     """
 
     def __init__(
@@ -22,19 +29,24 @@ class Yielding(Chunked):
     ) -> None:
         super().__init__(holds_decodes, max_chunk_tokens)
         self._shares = shares
-        self._most = self._num_left = -(-budget // _PARTS)  # for those over their share
+        self._most = {level: -(-budget // part) for level, part in _PARTS.items()}
+        self._num_cut = 0  # tokens of those who are cut in this step
         self._taken_by: Sequence | None = None  # of the smallest level with a prompt in the step
+        self._holds = False  # somebody waits in this step
+        self._num_held = 0  # steps in a row in which somebody has waited
 
     def order(
         self, running: list[Sequence], prompts: list[Sequence], num_waiting: int
     ) -> list[Sequence]:
-        self._num_left, self._taken_by = self._most, None
-        if not self._shares.has_ranks:
+        self._num_cut, self._taken_by = 0, None
+        self._num_held, self._holds = self._num_held + 1 if self._holds else 0, False
+        if not self._shares.has_ranks or self._num_held >= _MOST_HELD:
             return running
         prompts = [s for s in prompts if s.num_wanted_tokens() > 1]
         levels = {s.sequence_id: self._shares.level(s) for s in prompts}
         if len(set(levels.values())) < 2:
             return running
+        self._holds = True
         return sorted(running, key=lambda s: levels.get(s.sequence_id, 0))
 
     def chunk(
@@ -44,14 +56,19 @@ class Yielding(Chunked):
         if not (num_tokens and self._shares.has_ranks):
             return num_tokens
         level = self._shares.level(sequence)
-        if step.index % _OFTEN and self._is_behind(sequence, level, step.makes_way_for):
+        if self._num_held < _MOST_HELD and self._is_behind(sequence, level, step.makes_way_for):
+            self._holds = True
             return 0
-        if level == OVER:
-            num_tokens = min(num_tokens, self._num_left)
-            self._num_left -= num_tokens
-        elif self._taken_by is None or level < self._shares.level(self._taken_by):
+        if level in self._most:
+            num_tokens = min(num_tokens, max(0, self._most[level] - self._num_cut))
+            self._num_cut += num_tokens
+        taken_by = self._taken_by
+        if level != OVER and (taken_by is None or level < self._shares.level(taken_by)):
             self._taken_by = sequence
         return num_tokens
+
+    def took(self, stride: Stride, start_ns: int, ends_ns: SequenceOf[int]) -> None:
+        self._holds = False  # nobody waited in these
 
     def _is_behind(self, sequence: Sequence, level: int, coming: Sequence | None) -> bool:
         """Whether somebody of another tenant, of a smaller level, computes a prompt now."""
