@@ -144,3 +144,23 @@ def test_what_decodes_together_is_looked_up_once():
         seen.append(getattr(step.chunks, "sequences", None))
     kept = [before is after is not None for before, after in pairwise(seen)]
     assert kept == [False, True, True, True, False, True, True, False, True, True, True]
+
+
+def test_a_step_is_decided_anew_only_after_something_has_changed(monkeypatch):
+    """A prompt, the first decode; then nothing is new until somebody comes, goes, or may not fit."""
+    scheduler = Scheduler(SchedulerConfig(block_size=4), 9)
+    asked, go_on = [], Scheduler._continue_running
+
+    def note(scheduler, step, now_ns, *, holds_decodes):
+        asked.append(step.index)
+        go_on(scheduler, step, now_ns, holds_decodes=holds_decodes)
+
+    monkeypatch.setattr(Scheduler, "_continue_running", note)
+    scheduler.add(make_request("a", [1] * 3, max_tokens=30), 0)
+    for index in range(18):
+        if index == 8:
+            scheduler.add(make_request("b", [1] * 3, max_tokens=4), 0)
+        step = scheduler.schedule(0)
+        scheduler.complete(step, StepResult({c.sequence.sequence_id: (1,) for c in step.chunks}))
+    assert asked == [0, 1, 8, 9, 12]
+    assert len(scheduler.running_sequences()[0].block_ids) == 5
