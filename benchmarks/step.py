@@ -68,7 +68,7 @@ class Rig:
         config = EngineConfig(
             num_gpu_blocks_override=tokens // BLOCK + 64,
             max_num_seqs=max(BATCHES),
-            max_num_batched_tokens=max(PREFILLS),
+            max_num_batched_tokens=tokens,  # contexts are filled in one step
             enable_prefix_caching=False,
         )
         self.engine: Engine = assemble(config, source, model, ops, self, (self,))  # type: ignore[arg-type]
@@ -105,8 +105,8 @@ class Rig:
         self.engine.executor.run = self.skip  # type: ignore[method-assign]
         while self.commands or self.engine.scheduler.stats().num_waiting:
             self.engine.loop.turn()
-        for _ in range(-(-batch * context // max(PREFILLS)) + 1):
-            self.engine.loop.turn()
+        self.engine.loop.turn()
+        self.engine.loop.turn()
         self.engine.executor.run = self._compute  # type: ignore[method-assign]
         times = [self.timed_turn() for _ in range(steps + 1)][1:]
         self.drop(names)
