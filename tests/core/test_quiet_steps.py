@@ -147,7 +147,7 @@ def test_what_decodes_together_is_looked_up_once():
 
 
 def test_a_step_is_decided_anew_only_after_something_has_changed(monkeypatch):
-    """A prompt, the first decode; then nothing is new until somebody comes, goes, or may not fit."""
+    """A prompt, the first decode; then nothing until somebody comes, goes, or may not fit."""
     scheduler = Scheduler(SchedulerConfig(block_size=4), 9)
     asked, go_on = [], Scheduler._continue_running
 

@@ -144,6 +144,46 @@ def test_who_is_passed_waits_for_a_slot_once_one_behind_has_taken_it():
     assert [record.blocker for record in logs[0][:3]] == ["blocks", "slots", "slots"]
 
 
+def test_who_takes_the_last_slot_may_leave_others_with_more_than_their_share():
+    """Nobody makes way in the step in which it comes in, but in the next somebody does."""
+    config = SchedulerConfig(
+        max_num_seqs=3,
+        max_num_batched_tokens=3,
+        block_size=1,
+        max_model_len=MAX_LEN,
+        enable_prefix_caching=False,
+        ordering="fair",
+    )
+    asked = [asks(name, 1, 1) for name in (0, 1, 2, 5, 6, 7, 8)]
+    asked += [asks(3, 1, 10, tenant="a"), asks(9, 1, 2, tenant="a")]
+    asked.append(asks(4, 1, 9, tenant="b", at_ns=1))
+    asked.sort(key=lambda request: int(request.request_id))
+    logs = [play(config, asked, skip_ahead=skip_ahead)[0].records for skip_ahead in (True, False)]
+    assert logs[0] == logs[1]
+    assert [record.index for record in logs[0] if record.preempted] == [3, 9]
+    assert logs[0][8].blocker == "slots"
+
+
+def test_who_waited_for_a_prompt_may_put_somebody_out_once_it_is_computed():
+    config = SchedulerConfig(
+        max_num_seqs=2,
+        max_num_batched_tokens=3,
+        block_size=1,
+        max_model_len=MAX_LEN,
+        enable_prefix_caching=False,
+        max_num_partial_prefills=2,
+        prefill="first",
+        ordering="priority",
+    )
+    asked = [asks(name, 1, 1) for name in (2, 3, 4)]
+    asked += [asks(0, 1, 2, priority=1), asks(1, 6, 2, at_ns=1)]
+    asked.sort(key=lambda request: int(request.request_id))
+    logs = [play(config, asked, skip_ahead=skip_ahead)[0].records for skip_ahead in (True, False)]
+    assert logs[0] == logs[1]
+    assert [record.index for record in logs[0] if record.preempted] == [4]
+    assert logs[0][3].blocker == "slots"
+
+
 def test_who_is_barred_waits_for_a_slot_once_those_behind_have_taken_them():
     """The step that gives the last slot to one behind says "tenant", those after it "slots"."""
     config = SchedulerConfig(max_num_seqs=2, max_tenant_seqs=1, max_model_len=MAX_LEN)

@@ -205,8 +205,10 @@ class Scheduler(SchedulerState):
         step = builder.build()
         self._waiting_reasons = dict(builder.barred)
         self._tokenless = [s for s in builder.tokenless if s.status is _RUNNING]
-        repeats = not self.num_waiting and len(apart(step.chunks)[0]) == self.num_running
-        self._outlook.decided(step, is_settled=builder.is_settled, repeats=repeats)
+        all_decoded = len(apart(step.chunks)[0]) == self.num_running
+        # A prompt that was computed, or got in, may have kept somebody from making others leave.
+        is_settled = builder.is_settled and (all_decoded or not self._precedence.has_ranks)
+        self._outlook.decided(step, is_settled, all_decoded and not self.num_waiting)
         num_tokens = self.config.max_num_batched_tokens - builder.tokens_left
         self._launched(step, num_tokens, now_ns)
         num_behind = self.num_waiting - sum(builder.barred.values())
@@ -295,8 +297,7 @@ class Scheduler(SchedulerState):
         self._in_flight.popleft()
         if now_ns is not None:
             self._ordering.completed(step, now_ns)
-        events: list[Event] = []
-        advanced: list[Sequence] = []
+        events, advanced = list[Event](), list[Sequence]()
         together, due = decodes.advance(tokens[: -len(ids) or None]) if decodes else ((), [])
         for sequence, token_ids in zip(sampling, tokens[len(together) :], strict=True):
             if sequence.status is SequenceStatus.FINISHED:

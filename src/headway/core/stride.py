@@ -42,9 +42,9 @@ class Outlook:
     ) -> None:
         self._unit = unit
         lasting = [Blocker.SLOTS, Blocker.STATIC_BATCH]
-        # Not TENANT: in the next step the slots may be full, which is then the reason. With a
-        # target, what a prompt would get of a step changes as decodes go on.
-        if not config.enable_prefix_caching and not config.target_itl_ms:
+        # Not TENANT: in the next step the slots may be full, which is then the reason. As decodes
+        # go on, what a prompt gets of a step with a target changes, and who has a fair share.
+        if not (config.enable_prefix_caching or config.target_itl_ms or config.ordering == "fair"):
             lasting.append(Blocker.BLOCKS)  # or one that gets its name could be what they need
         self._lasting = () if constraints else tuple(lasting)
         self._is_disturbed = False
@@ -52,7 +52,7 @@ class Outlook:
         self.blocked: tuple[Blocker | None, int | None] = (None, None)  # by the latest step
         self.offered: Stride | None = None  # and not out of date
 
-    def decided(self, step: Step, *, is_settled: bool, repeats: bool) -> None:
+    def decided(self, step: Step, is_settled: bool, repeats: bool) -> None:
         self.repeats = repeats
         self.blocked = (step.blocker, step.blocked_sequence_id)
         self._is_disturbed = not is_settled
