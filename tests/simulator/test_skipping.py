@@ -114,6 +114,14 @@ def play(config, asked, *, skip_ahead, num_ahead=None):
     return log, result
 
 
+def the_records(config, asked):
+    """The same ones whether it skips or not."""
+    asked = sorted(asked, key=lambda request: int(request.request_id))
+    skipped, plain = (play(config, asked, skip_ahead=skip)[0].records for skip in (True, False))
+    assert skipped == plain
+    return plain
+
+
 @settings(max_examples=120, deadline=None)
 @given(config=knobs(), asked=requests(), num_ahead=st.sampled_from([None, None, 1, 3, 6]))
 def test_the_log_and_every_column_are_the_same(config, asked, num_ahead):
@@ -139,9 +147,8 @@ def test_who_is_passed_waits_for_a_slot_once_one_behind_has_taken_it():
         skip_blocked_ms=1,
     )
     asked = [asks(1, 1, 9, max_tokens=9), asks(2, 1, 9), asks(4, 1, 9, max_tokens=9)]
-    logs = [play(config, asked, skip_ahead=skip_ahead)[0].records for skip_ahead in (True, False)]
-    assert logs[0] == logs[1]
-    assert [record.blocker for record in logs[0][:3]] == ["blocks", "slots", "slots"]
+    records = the_records(config, asked)
+    assert [record.blocker for record in records[:3]] == ["blocks", "slots", "slots"]
 
 
 def test_who_takes_the_last_slot_may_leave_others_with_more_than_their_share():
@@ -157,11 +164,9 @@ def test_who_takes_the_last_slot_may_leave_others_with_more_than_their_share():
     asked = [asks(name, 1, 1) for name in (0, 1, 2, 5, 6, 7, 8)]
     asked += [asks(3, 1, 10, tenant="a"), asks(9, 1, 2, tenant="a")]
     asked.append(asks(4, 1, 9, tenant="b", at_ns=1))
-    asked.sort(key=lambda request: int(request.request_id))
-    logs = [play(config, asked, skip_ahead=skip_ahead)[0].records for skip_ahead in (True, False)]
-    assert logs[0] == logs[1]
-    assert [record.index for record in logs[0] if record.preempted] == [3, 9]
-    assert logs[0][8].blocker == "slots"
+    records = the_records(config, asked)
+    assert [record.index for record in records if record.preempted] == [3, 9]
+    assert records[8].blocker == "slots"
 
 
 def test_who_waited_for_a_prompt_may_put_somebody_out_once_it_is_computed():
@@ -177,20 +182,17 @@ def test_who_waited_for_a_prompt_may_put_somebody_out_once_it_is_computed():
     )
     asked = [asks(name, 1, 1) for name in (2, 3, 4)]
     asked += [asks(0, 1, 2, priority=1), asks(1, 6, 2, at_ns=1)]
-    asked.sort(key=lambda request: int(request.request_id))
-    logs = [play(config, asked, skip_ahead=skip_ahead)[0].records for skip_ahead in (True, False)]
-    assert logs[0] == logs[1]
-    assert [record.index for record in logs[0] if record.preempted] == [4]
-    assert logs[0][3].blocker == "slots"
+    records = the_records(config, asked)
+    assert [record.index for record in records if record.preempted] == [4]
+    assert records[3].blocker == "slots"
 
 
 def test_who_is_barred_waits_for_a_slot_once_those_behind_have_taken_them():
     """The step that gives the last slot to one behind says "tenant", those after it "slots"."""
     config = SchedulerConfig(max_num_seqs=2, max_tenant_seqs=1, max_model_len=MAX_LEN)
     asked = [asks(1, 1, 9, tenant="a"), asks(2, 1, 9, tenant="a"), asks(4, 1, 9, tenant="b")]
-    logs = [play(config, asked, skip_ahead=skip_ahead)[0].records for skip_ahead in (True, False)]
-    assert logs[0] == logs[1]
-    assert [record.blocker for record in logs[0][:3]] == ["tenant", "slots", "slots"]
+    records = the_records(config, asked)
+    assert [record.blocker for record in records[:3]] == ["tenant", "slots", "slots"]
 
 
 @pytest.mark.parametrize("kv_policy", ["on-demand", "reserve", "predict"])
