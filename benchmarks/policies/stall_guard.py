@@ -1,7 +1,7 @@
 """What prompts do to those who decode: the plain token budget, and --target-itl-ms.
 
-    python -m benchmarks.policies.stall_guard            simulated: four machines, five seeds
-    python -m benchmarks.policies.stall_guard --engine   the real engine, the default model
+    python -m benchmarks.policies.stall_guard                   simulated: four machines, five seeds
+    python -m benchmarks.policies.stall_guard --engine two-7k   the real engine, default model
 
 Scenes are those of real reports (shared prompts, cold, beside streams that decode):
 
@@ -12,26 +12,22 @@ Scenes are those of real reports (shared prompts, cold, beside streams that deco
     short-late  two streams; a prompt of 32,000, then one of 64; budget 2,048
 
 A gap is the time between two tokens of a stream, in steps that have a prompt beside it: nothing
-else is counted. On the real engine what the host takes is told apart from what is mispredicted:
-steps that only decode, by the median of the seven before, and steps with a prompt, by what was
-predicted for them. Seeds change lengths by a tenth, the moment of arrival and the jitter.
+else is counted. Seeds change lengths by a tenth, the moment of arrival and the jitter. The scenes
+of the real engine are in `guard_engine.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from benchmarks.policies.gaps import MS, Watch, percentile
+
 from headway.core.config import SchedulerConfig
-from headway.core.events import Event, Retired
-from headway.core.request import Request, SamplingParams
-from headway.drive.ports import Command, Submit, Withdraw
-from headway.drive.record import StepRecord
 from headway.simulator.simulate import simulate
 from headway.simulator.step_time.base import StepShape, StepTimeModel
 from headway.simulator.step_time.hardware import hardware_named
@@ -40,7 +36,6 @@ from headway.simulator.step_time.roofline import roofline
 from headway.simulator.workload.base import ClientRequest, Segment
 
 SEEDS = (1, 2, 3, 4, 5)
-MS = 1_000_000
 
 # ---- Machines ----
 
@@ -156,43 +151,6 @@ class Listed:
 # ---- What came of it ----
 
 
-@dataclass(slots=True)
-class Watch:
-    """StepListener: gaps of those who decode beside a prompt, and when prompts were done."""
-
-    gaps_ms: list[float] = field(default_factory=list)
-    first_token_ns: dict[int, int] = field(default_factory=dict)
-    last_ns: dict[int, int] = field(default_factory=dict)
-    prompts_ns: int = 0  # when the latest step with a prompt ended
-    begun_ns: int = 0  # when the first began that had one beside a stream
-    decodes_ns: list[int] = field(default_factory=list)  # spans of steps that only decode
-    predicted: list[float] = field(default_factory=list)  # actual by predicted time
-
-    def on_step(self, record: StepRecord) -> None:
-        has_prompt = any(chunk.num_tokens > 1 for chunk in record.chunks)
-        if has_prompt:
-            self.prompts_ns = record.end_ns
-            if self.last_ns and not self.begun_ns:
-                self.begun_ns = record.start_ns
-        span_ns = record.end_ns - record.start_ns
-        if record.predicted_ns:
-            self.predicted.append(span_ns / record.predicted_ns)
-        elif record.chunks and not has_prompt:
-            self.decodes_ns.append(span_ns)
-        for sequence_id, _ in record.outputs:
-            last_ns = self.last_ns.get(sequence_id)
-            self.last_ns[sequence_id] = record.end_ns
-            if last_ns is None:
-                self.first_token_ns[sequence_id] = record.end_ns
-            elif has_prompt:
-                self.gaps_ms.append((record.end_ns - last_ns) / MS)
-
-    def decodes(self) -> list[float]:
-        """Each that only decodes, by the median of the seven before it."""
-        spans = self.decodes_ns
-        return [spans[at] / statistics.median(spans[at - 7 : at]) for at in range(7, len(spans))]
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     p99_ms: float
@@ -210,15 +168,15 @@ def run(scene: Scene, machine: StepTimeModel, seed: int, **settings: Any) -> Out
 
 
 def outcome(watch: Watch, requests: list[ClientRequest], num_streams: int) -> Outcome:
-    gaps = sorted(watch.gaps_ms)
+    gaps = watch.gaps_ms
     arrivals = [request.arrival_ns for request in requests]
     ttft = [
         (watch.first_token_ns[number] - arrivals[number]) / 1e9
         for number in range(num_streams, len(requests))
     ]
     return Outcome(
-        p99_ms=gaps[-(-99 * len(gaps) // 100) - 1],
-        most_ms=gaps[-1],
+        p99_ms=percentile(gaps, 990),
+        most_ms=max(gaps),
         prompts_s=(watch.prompts_ns - arrivals[num_streams]) / 1e9,
         ttft_s=tuple(ttft),
     )
@@ -227,90 +185,31 @@ def outcome(watch: Watch, requests: list[ClientRequest], num_streams: int) -> Ou
 # ---- The real engine ----
 
 
-class Sent:
-    """Inbox: a stream, and after it so many steps later two long cold prompts and a short one."""
+def run_engine(
+    scene: str, settings: Sequence[str], target_ms: float, seconds: float, rounds: int
+) -> None:
+    from benchmarks.policies import guard_engine
 
-    def __init__(self, seconds: float, seed: int) -> None:
-        rng = Random(seed)
-        self._until_ns = time.monotonic_ns() + round(seconds * 1e9)
-        self._num_taken = 0
-        self._later = {0: [("stream", 64, 8000)], 460: [("long-0", 7000, 4), ("long-1", 7000, 4)]}
-        self._later[475] = [("short", 64, 4)]
-        self._tokens = {name: [rng.randrange(1000, 40_000) for _ in range(8192)] for name in "abc"}
-        self.num_left = 4
-
-    def take(self) -> list[Command]:
-        due = self._later.pop(self._num_taken, [])
-        self._num_taken += 1
-        if time.monotonic_ns() > self._until_ns or self.num_left == 1:
-            return [Withdraw(name) for name in ("stream", "long-0", "long-1", "short")]
-        return [Submit(self._request(*one)) for one in due]
-
-    def _request(self, name: str, prompt: int, output: int) -> Request:
-        tokens = self._tokens["abc"[len(name) % 3]][:: -1 if name == "long-1" else 1][:prompt]
-        return Request(
-            request_id=name,
-            prompt_token_ids=tuple(tokens),
-            sampling=SamplingParams(max_tokens=min(output, 8192 - prompt), ignore_eos=True),
-            arrival_ns=time.monotonic_ns(),
-        )
-
-    def wait(self, until_ns: int | None = None) -> bool:
-        return False
-
-    def on_events(self, events: Sequence[Event], now_ns: int) -> None:
-        self.num_left -= sum(isinstance(event, Retired) for event in events)
-
-
-def run_engine(target_ms: float, seconds: float) -> None:
-    """One stream, two prompts of 7,000, one of 64 after them: the budget of 2,048, and guarded."""
-    from headway.engine.build import assemble
-    from headway.engine.config import EngineConfig
-    from headway.model.loader import load_model
-    from headway.model.source import resolve
-    from headway.ops.cpu.backend import CpuOps
-
-    source, ops = resolve(None), CpuOps()
-    model = load_model(source, ops, "bfloat16")
-    print(f"the real engine, target {target_ms:g} ms: gaps of the stream beside prompts")
-    for setting, knobs in SETTINGS.items():
-        config = EngineConfig(
-            max_num_batched_tokens=2048,
-            max_num_seqs=16,
-            num_gpu_blocks_override=1600,
-            max_model_len=8192,
-            **knobs(target_ms),
-        )
-        watch, sent = Watch(), Sent(seconds, seed=1)
-        assemble(config, source, model, ops, sent, (sent,), (watch,)).loop.run()
-        gaps = sorted(watch.gaps_ms)
-        ends = [watch.first_token_ns.get(number, watch.prompts_ns) for number in range(1, 4)]
-        begun_ns = watch.begun_ns
-        print(
-            f"{setting:14} p50 {gaps[len(gaps) // 2]:7.1f} ms, p99 "
-            f"{gaps[-(-99 * len(gaps) // 100) - 1]:7.1f}, longest {gaps[-1]:7.1f} of {len(gaps)}; "
-            f"first tokens after {', '.join(f'{(at - begun_ns) / 1e9:.2f}' for at in ends)} s",
-            flush=True,
-        )
-        print(f"{'':14} only decodes: {_tail(watch.decodes())}", flush=True)
-        if watch.predicted:
-            print(f"{'':14} by predicted: {_tail(watch.predicted)}", flush=True)
-
-
-def _tail(ratios: list[float]) -> str:
-    quantiles = statistics.quantiles(ratios, n=100, method="inclusive")
-    cells = (f"p{place} {quantiles[place - 1]:.2f}" for place in (50, 90, 95, 98, 99))
-    return f"{', '.join(cells)} of {len(ratios)}"
+    bench = guard_engine.Bench()
+    for setting in tuple(settings) * rounds:
+        knobs = SETTINGS[setting](target_ms)
+        watch, clients = bench.run(guard_engine.SCENES[scene], seconds, knobs)
+        print(f"{scene}, {setting}, target {target_ms:g} ms")
+        print(guard_engine.report(watch, clients, target_ms), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--engine", action="store_true", help="the real engine")
+    parser.add_argument("--engine", metavar="SCENE", help="two-7k, eight-2k or many-256")
+    parser.add_argument("--settings", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
     parser.add_argument("--target-itl-ms", type=float, default=60, help="with --engine")
-    parser.add_argument("--seconds", type=float, default=40, help="with --engine: at most, a run")
+    parser.add_argument("--seconds", type=float, default=60, help="with --engine: at most, a run")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="with --engine: runs of each, in turn"
+    )
     args = parser.parse_args()
     if args.engine:
-        run_engine(args.target_itl_ms, args.seconds)
+        run_engine(args.engine, args.settings, args.target_itl_ms, args.seconds, args.rounds)
         return
     for machine, (make, target_ms) in MACHINES.items():
         print(f"\n{machine}, target {target_ms:g} ms")
@@ -318,7 +217,8 @@ def main() -> None:
             f"{'':26}{'p99 gap, ms':>16}{'/ target':>10}{'longest':>9}{'prompts, s':>18}  TTFT, s"
         )
         for name, scene in SCENES.items():
-            for setting, knobs in SETTINGS.items():
+            for setting in args.settings:
+                knobs = SETTINGS[setting]
                 found = [run(scene, make(seed), seed, **knobs(target_ms)) for seed in SEEDS]
                 print(f"{name:12}{setting:14}{_row(found, target_ms)}", flush=True)
 

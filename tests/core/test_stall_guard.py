@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from scheduler_world import make_request
 
@@ -16,7 +18,7 @@ class Machine:
     """A scheduler on a machine of 20 ms a step and 0.4 ms a token; `slower` multiplies both."""
 
     def __init__(self, target_ms: float = 60, **knobs) -> None:
-        sizes = {"max_num_batched_tokens": 8192, "max_model_len": 100_000}
+        sizes = {"max_num_batched_tokens": 8192, "max_model_len": 250_000}
         config = SchedulerConfig(**{**sizes, "target_itl_ms": target_ms, **knobs})
         self.scheduler = Scheduler(config, 20_000)
         self.now_ns = 0
@@ -39,13 +41,13 @@ class Machine:
         return [self.turn() for _ in range(count)]
 
 
-def busy(**knobs) -> Machine:
-    """Two decode and a cold prompt of 60,000 is under way."""
+def busy(prompt: int = 60_000, **knobs) -> Machine:
+    """Two decode and a cold prompt is under way."""
     machine = Machine(**knobs)
     machine.add("a", 20)
     machine.add("b", 20)
     machine.turns(10)
-    machine.add("long", 60_000)
+    machine.add("long", prompt)
     return machine
 
 
@@ -86,6 +88,53 @@ def test_one_step_that_the_host_held_up_changes_little():
     after = [step.num_prefill_tokens for step, _ in machine.turns(60)]
     assert min(after) > 0.75 * before
     assert after[-1] > 0.85 * before
+
+
+def test_what_the_host_takes_now_and_then_is_left_free():
+    """One step in forty is held up for 15 to 18 ms, whatever its size, others for up to 2."""
+    machine, rng = busy(prompt=200_000), Random(7)
+    took = []
+    for _ in range(900):
+        extra_ms = rng.uniform(15, 18) if rng.random() < 1 / 40 else rng.uniform(0, 2)
+        took.append(machine.turn(extra_ms)[1])
+    assert sum(ms > 66 for ms in took) <= 9
+    assert sum(ms > 60 for ms in took[128:]) <= 8
+    assert sorted(took)[450] > 42
+
+
+def test_a_delay_is_believed_at_once_and_forgotten_after_255_steps():
+    machine = busy(prompt=200_000)
+    machine.turns(30)
+    machine.turn(extra_ms=15)
+    took = [ms for _, ms in machine.turns(260)]
+    assert all(43 <= ms <= 46 for ms in took[:97])  # one of 128 and more is passed over
+    assert all(ms >= 59 for ms in took[98:])
+    for _ in range(2):
+        machine.turn(extra_ms=15)
+    took = [ms for _, ms in machine.turns(260)]
+    assert all(43 <= ms <= 47 for ms in took[:253])
+    assert all(ms >= 58 for ms in took[255:])
+
+
+@pytest.mark.parametrize("extra_ms", [31, 10_000])
+def test_a_delay_that_prompts_cannot_make_up_for_costs_them_nothing(extra_ms):
+    """A laptop that slept; a target far below what the host takes."""
+    machine = busy()
+    before = machine.turns(30)[-1][1]
+    for _ in range(5):
+        machine.turn(extra_ms)
+        machine.turns(3)
+    assert machine.turn()[1] > before - 3
+
+
+def test_what_a_slow_while_costs_is_at_most_half_the_target_and_255_steps():
+    machine = busy(target_ms=200, prompt=200_000)
+    machine.turns(40)
+    machine.slower = 4
+    machine.turns(100)
+    machine.slower = 1
+    assert machine.turns(30)[-1][1] >= 99
+    assert machine.turns(260)[-1][1] > 180
 
 
 def test_a_machine_that_becomes_slower_is_believed_after_four_steps():

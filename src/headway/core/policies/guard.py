@@ -15,10 +15,8 @@ if TYPE_CHECKING:  # it imports the policies
 
 _FLOOR = 10  # prompts get a tenth of the target at least
 _NUM_RECENT = 7
-_MARGIN_BITS = 20
-_NO_MARGIN = 1 << _MARGIN_BITS
-_MOST_MARGIN = 2 * _NO_MARGIN
-_UP_BITS, _DOWN_BITS = 5, 11
+_ONE_LATE_IN = 128
+_NUM_DELAYS = 2 * _ONE_LATE_IN - 1
 _FIRST_CHUNK = 64
 _DEEP = 256  # tokens of context up to which a first chunk may be
 _MEMORY_BITS = 8
@@ -29,9 +27,10 @@ class StallGuard:
 
     What the decodes take is what `StepTimes` says, corrected by the median of what it missed in
     the latest seven steps that had some; so one slow step changes nothing, and a machine that has
-    become slower is believed after four. What is left under the target is for prompts. The target
-    is divided by a margin, 1 to 2, that follows the 98th or 99th percentile of actual by predicted
-    time: predictions are right on average, and a host that holds steps up is a tail beside that.
+    become slower is believed after four. What is left under the target is for prompts, less the
+    delay that one step in 128 exceeds: predictions are right on average, and what a host takes for
+    itself comes on top, so many milliseconds however long the step. A delay of more than half the
+    target is passed over: nothing that prompts could give up would make up for it.
 
     Prompts always get on: they have a tenth of the target, and one token, whatever decodes take.
     Nothing is computed that is out of all proportion to what has been seen: a step has at most
@@ -43,7 +42,8 @@ class StallGuard:
         self._target_ns = target_ns
         self._times = StepTimes()
         self._recent: deque[tuple[Load, int]] = deque(maxlen=_NUM_RECENT)
-        self._margin = _NO_MARGIN
+        self._delays_ns: deque[int] = deque(maxlen=_NUM_DELAYS)  # of steps that were predicted
+        self._delay_ns = 0  # of them, the one that is allowed for
         self._most_tokens = _FIRST_CHUNK // 2  # of prompts, in a step of late
         self._most_context = _DEEP // 2
         self._launched: deque[tuple[int, int, int | None]] = deque()
@@ -59,7 +59,7 @@ class StallGuard:
 
     def prompts_ns(self, decodes_ns: int) -> int:
         """What prompts may add to it."""
-        aim_ns = (self._target_ns << _MARGIN_BITS) // self._margin
+        aim_ns = self._target_ns - self._delay_ns
         return max(aim_ns - decodes_ns, self._target_ns // _FLOOR)
 
     def cost_ns(self, first_position: int, num_tokens: int) -> int:
@@ -90,7 +90,7 @@ class StallGuard:
         load = load_of(step.chunks)
         span_ns = self._span_ns(start_ns, end_ns)
         if predicted_ns is not None:
-            self._compare(predicted_ns, span_ns)
+            self._delayed(max(0, span_ns - predicted_ns))
         if load.num_decodes:
             self._recent.append((load, span_ns))
         if load.num_prefill_tokens:
@@ -122,13 +122,13 @@ class StallGuard:
         span_ns = max(1, end_ns - max(start_ns, last_ns))
         return span_ns + min(pause_ns, span_ns // 4)
 
-    def _compare(self, predicted_ns: int, span_ns: int) -> None:
-        """Up by 1/32 when the step took longer than margin and prediction say, else down by 1/2048:
-        at rest when one in 65 does."""
-        ratio = (span_ns << _MARGIN_BITS) // max(1, predicted_ns)
-        is_late = ratio > self._margin
-        change = self._margin >> _UP_BITS if is_late else -(self._margin >> _DOWN_BITS)
-        self._margin = min(max(self._margin + change, _NO_MARGIN), _MOST_MARGIN)
+    def _delayed(self, delay_ns: int) -> None:
+        """The longest of up to 127 delays, the second longest of 128 to 255: if they come in no
+        order, the next is longer once in as many steps, or in 128, whatever they are like."""
+        self._delays_ns.append(delay_ns)
+        in_order = [0, *sorted(self._delays_ns)]
+        chosen = len(self._delays_ns) - len(self._delays_ns) // _ONE_LATE_IN
+        self._delay_ns = in_order[min(chosen, bisect_right(in_order, self._target_ns // 2) - 1)]
 
 
 def _follow(most: int, seen: int) -> int:
