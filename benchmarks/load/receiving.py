@@ -46,10 +46,12 @@ def receive(
     bodies: Sequence[dict[str, Any]],
     at_s: Sequence[float] = (),
     tenants: Sequence[str] = (),
+    until: str | None = None,
 ) -> list[Stream]:
     """Send all bodies, one connection each, and read until every stream is done.
 
-    All at once, or each so many seconds after the call as `at_s`, which rises, says.
+    All at once, or each so many seconds after the call as `at_s`, which rises, says. With `until`
+    only until those of that tenant are: then it hangs up on the others, and sends no more.
 
     Reads every few milliseconds what has come, and sleeps meanwhile: a client that each arrival
     wakes takes its core from the server in the middle of a step's tokens.
@@ -57,23 +59,27 @@ def receive(
     Raises RuntimeError for a stream that breaks off.
     """
     began, times = time.monotonic(), at_s or [0.0] * len(bodies)
-    waiting = collections.deque(zip(bodies, times, tenants or [""] * len(bodies), strict=True))
+    whose = tenants or [""] * len(bodies)
+    waiting = collections.deque(zip(bodies, times, whose, strict=True))
     streams: list[Stream] = []
-    num_open = 0
+    num_awaited = sum(until in (None, tenant) for tenant in whose)
     with selectors.DefaultSelector() as selector:
-        while waiting or num_open:
+        while num_awaited:
             while waiting and time.monotonic() - began >= waiting[0][1]:
                 streams.append(Stream(asked_ns=time.monotonic_ns()))
                 body, _, tenant = waiting.popleft()
                 connection = _ask(port, path, body, tenant)
-                selector.register(connection, selectors.EVENT_READ, streams[-1])
-                num_open += 1
+                awaited = until in (None, tenant)
+                selector.register(connection, selectors.EVENT_READ, (streams[-1], awaited))
             time.sleep(_PAUSE_S)
             for key, _ in selector.select(0 if waiting else 30):
-                if _read(key.fileobj, key.data):
+                stream, awaited = key.data
+                if _read(key.fileobj, stream):
                     selector.unregister(key.fileobj)
                     key.fileobj.close()
-                    num_open -= 1
+                    num_awaited -= awaited
+        for key in [*selector.get_map().values()]:
+            key.fileobj.close()
     return streams
 
 

@@ -3,36 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from flooded import flood, sizes, submit, world_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_world import World, evicted, make_request, steps_to_first_token
 
 from headway.core.config import SchedulerConfig
 from headway.core.policies import shares as shares_module
-from headway.core.step import Step
-
-
-def world_of(num_blocks: int, **knobs) -> World:
-    knobs = {"block_size": 4, "ordering": "fair", "enable_prefix_caching": False, **knobs}
-    return World(SchedulerConfig(**knobs), num_blocks)
-
-
-def submit(world: World, name: str, *, prompt: int = 4, max_tokens: int = 24) -> None:
-    """`f1` is of tenant f."""
-    ids = [ord(name[-1]) % 5] * prompt
-    world.submit(make_request(name, ids, max_tokens=max_tokens, tenant=name[0]))
-
-
-def flood(world: World, num: int, num_turns: int, **asked) -> None:
-    for number in range(num):
-        submit(world, f"f{number}", **asked)
-    for _ in range(num_turns):
-        world.turn()
-
-
-def sizes(step: Step) -> dict[str, int]:
-    return {c.sequence.request.request_id: c.num_tokens for c in step.chunks}
-
 
 # ---- Slots and blocks ----
 
@@ -145,66 +122,6 @@ def test_weights_are_shares():
         world.turn()
     running = [s.request.tenant for s in world.scheduler.running_sequences()]
     assert sorted(running) == ["f"] * 5 + ["q"] * 3, "a share is 6 of 8"
-    world.drain()
-
-
-# ---- The budget of a step ----
-
-
-def test_a_flood_that_has_little_yet_waits_with_its_prompts_for_who_asks_for_less():
-    """It is over nothing so far: two prompts in an empty pool."""
-    world = world_of(300, max_num_batched_tokens=16, max_num_seqs=99)
-    flood(world, 40, 1, prompt=40)
-    submit(world, "q", prompt=24, max_tokens=2)
-    assert steps_to_first_token(world, "q") == 2
-    world.drain()
-
-
-def test_whoever_has_more_waits_with_its_prompts_though_both_are_within_their_shares():
-    world = world_of(300, max_num_batched_tokens=64, max_num_seqs=99)
-    flood(world, 4, 1)
-    submit(world, "f5", prompt=300)
-    world.turn()
-    submit(world, "q", prompt=60, max_tokens=2)
-    assert sizes(world.turn()) == {"f0": 1, "f1": 1, "f2": 1, "f3": 1, "q": 60}
-    world.drain()
-
-
-def test_prompts_of_who_has_two_sequences_and_the_most_are_cut_to_a_quarter():
-    world = world_of(300, max_num_batched_tokens=64, max_num_seqs=99)
-    submit(world, "q0", max_tokens=1)
-    world.drain()
-    submit(world, "f0", prompt=60)
-    assert sizes(world.turn()) == {"f0": 60}, "a single one is whole"
-    submit(world, "f1", prompt=60)
-    assert sizes(world.turn()) == {"f0": 1, "f1": 16}
-    world.drain()
-
-
-def test_nobody_waits_with_a_prompt_for_more_than_fifteen_steps_in_a_row():
-    world = world_of(600, max_num_batched_tokens=16, max_num_seqs=99)
-    flood(world, 40, 3, prompt=40)
-    submit(world, "q", prompt=16 * 50, max_tokens=2)
-    got_on = []
-    while world.scheduler.num_waiting and len(got_on) < 48:
-        others = [n for name, n in sizes(world.turn()).items() if name != "q"]
-        got_on.append(max(others, default=0) > 1)
-    assert [number for number, did in enumerate(got_on) if did] == [15, 31, 47]
-    world.drain()
-
-
-def test_prompts_of_a_flood_wait_for_those_of_a_quiet_tenant_and_are_cut_when_there_are_none():
-    world = world_of(60, max_num_batched_tokens=64, max_num_seqs=99)
-    submit(world, "q0", max_tokens=1)
-    flood(world, 14, 12, prompt=30, max_tokens=12)
-    decodes = sum(1 for c in world.steps[-1].chunks if c.is_decode)
-    assert world.steps[-1].num_tokens - decodes == 8, "an eighth of 64"
-    submit(world, "q1", prompt=100)
-    steps = [step for step in (world.turn() for _ in range(5)) if sizes(step).get("q1", 0) > 1]
-    assert len(steps) == 2
-    for step in steps:
-        others = [n for name, n in sizes(step).items() if name != "q1"]
-        assert max(others) == 1
     world.drain()
 
 

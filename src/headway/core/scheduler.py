@@ -108,7 +108,7 @@ class Scheduler(SchedulerState):
         step.release()
         self._admit_waiting(step, now_ns)
         self._prefix.register(self._prefill.finish(step, self._eviction.try_grow))
-        if holds_decodes and step.is_empty:
+        if (holds_decodes or step.left_out) and step.is_empty:
             self._continue_running(step, now_ns, holds_decodes=False)
         return self._launch(step, now_ns)
 
@@ -144,12 +144,13 @@ class Scheduler(SchedulerState):
         """Place the running in order of service: at once those who only decode, nearly all; what
         the others need is found out one by one."""
         running = self._ordering.running(self._residents.running.values(), now_ns)
-        step.tokenless = []
+        step.tokenless, step.left_out = [], []
         if holds_decodes:
             step.tokenless = [sequence for sequence in running if sequence.is_prefilled]
             running = [sequence for sequence in running if not sequence.is_prefilled]
         prompts = self._prompts()
-        running = self._prefill.order(running, prompts, self.num_waiting)
+        running = self._prefill.order(running, prompts, self.num_waiting, step)
+        step.tokenless += step.left_out
         others: list[Sequence] = []
         if decodes := self._decoding(running, prompts, step):
             step.place(decodes, self.config.block_size)

@@ -24,6 +24,7 @@ class StepBuilder:
         self.invited: set[int] = set()  # of the waiting: for whom somebody was put out in this step
         self.barred: dict[Blocker, int] = {}  # how many a constraint kept waiting, by its reason
         self.tokenless: list[Sequence] = []  # of the running: who gets no token from this step
+        self.left_out: list[Sequence] = []  # of these: who could have decoded
         self._num_held = 0
         self.predicted_ns: int | None = None
         self._decodes: Decodes | None = None

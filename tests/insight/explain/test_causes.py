@@ -141,6 +141,19 @@ def test_decodes_held_back_for_prompts_are_stalled() -> None:
     assert all(found[name].cause == "stall" for name in range(4))
 
 
+def test_decodes_of_a_flood_that_are_left_out_are_stalled_by_the_prompt_they_made_way_for() -> None:
+    crowd = [asks(name, 20, 40, tenant="flood") for name in range(20)]
+    quiet = asks(99, 600, 5, at_ns=60 * MS, tenant="quiet")
+    found = explained(config(ordering="fair", max_num_seqs=20), [*crowd, quiet], ENOUGH)
+    [beside] = [s for s in found.log.records if any(c[2] == 600 for c in s.chunks)]
+    assert len(beside.chunks) == 1
+    ran = [found[name] for name in range(20) if not found[name].sequences[0].preemptions]
+    assert len(ran) >= 10
+    for explanation in ran:
+        [by] = [by for by in explanation.sequences[0].stall.by if by.request_id == "99"]
+        assert by.ns == beside.end_ns - beside.start_ns
+
+
 def test_nobody_is_blamed_for_ones_own_work() -> None:
     found = explained(config(), [asks(0, 20, 50), asks(1, 3000, 1, at_ns=1000 * MS)], ENOUGH)
     assert (found[0].cause, found[1].cause) == ("decode", "prefill")

@@ -35,11 +35,12 @@ class PrefillPlacement(Protocol):
         ...
 
     def order(
-        self, running: list[Sequence], prompts: list[Sequence], num_waiting: int
+        self, running: list[Sequence], prompts: list[Sequence], num_waiting: int, step: StepBuilder
     ) -> list[Sequence]:
         """A step begins: the running, in their order of service, in the order to place them.
 
         `prompts`: whoever of all that run may have more than one token to compute, in no order.
+        Who is not to be placed is noted in `step.left_out`.
         """
         return running
 

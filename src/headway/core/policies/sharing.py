@@ -62,7 +62,7 @@ class Shared(Chunked):
     # ---- Who comes when ----
 
     def order(
-        self, running: list[Sequence], prompts: list[Sequence], num_waiting: int
+        self, running: list[Sequence], prompts: list[Sequence], num_waiting: int, step: StepBuilder
     ) -> list[Sequence]:
         self._purse = self._first = self._under_way = None
         self._entering = []
