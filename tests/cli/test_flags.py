@@ -158,7 +158,7 @@ def test_fields_are_those_of_the_configurations() -> None:
         ),
         (["--enable-prefix-caching=maybe"], "takes no value but true or false"),
         # What does not go together is said before a model is loaded.
-        (["--kv-risk", "0.2"], "--kv-risk is for --kv-policy=predict, which is 'on-demand'"),
+        (["--kv-risk", "0.3"], "--kv-risk is for --kv-policy=predict, which is 'on-demand'"),
         (["--ageing-tokens-per-s", "5"], "--ageing-tokens-per-s is of --scheduling-policy sjf"),
         (["--tenant-weights", "a=2"], "--tenant-weights are of --scheduling-policy fair"),
         (

@@ -151,7 +151,7 @@ def test_the_pool_by_bytes_needs_to_know_how_many_a_token_takes(
         (["--port", "80"], "--port is for headway serve"),
         (["--num-threads", "8"], "--num-threads changes nothing in a simulation"),
         (["--kv-policy", "x"], "--kv-policy must be on-demand, reserve or predict"),
-        (["--kv-risk", "0.2"], "--kv-risk is for --kv-policy=predict, which is 'on-demand'"),
+        (["--kv-risk", "0.3"], "--kv-risk is for --kv-policy=predict, which is 'on-demand'"),
         (["--step-time", "none.json"], "none.json cannot be read"),
         (["--num-gpu-blocks-override", "0"], "a KV cache of less than one block"),
         (["--num-gpu-blocks-override", "1"], "with the changes, all "),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headway.core.tenants import weights_of
 
-KV_RISK = 0.1
+KV_RISK = 0.2
 KV_POLICIES = ("on-demand", "reserve", "predict")
 UNITS = ("step", "request")
 PREFILLS = ("mixed", "first")
@@ -30,7 +30,7 @@ class SchedulerConfig:
     `ageing_tokens_per_s`: under "sjf" a second of waiting makes up for so many tokens of work; None
     is 50, 0 is no ageing.
     `skip_blocked_ms`: how long others may pass one that does not fit, from the first that did.
-    `kv_risk`: of the predict policy, how likely those it admits may outgrow the pool.
+    `kv_risk`: of the predict policy, how many preemptions a start may cost, on the mean.
     `prefix_salt` separates the prefix caches of servers. Raises ValueError with a sentence.
     """
 
@@ -85,7 +85,7 @@ def _check_counts(config: SchedulerConfig) -> None:
     if not 0 <= config.watermark < 1:
         raise ValueError(f"watermark must be a share in [0, 1), got {config.watermark!r}")
     if not 0 < config.kv_risk <= 0.5:
-        raise ValueError(f"kv_risk must be a probability in (0, 0.5], got {config.kv_risk!r}")
+        raise ValueError(f"kv_risk must be above 0 and at most 0.5, got {config.kv_risk!r}")
     if config.kv_policy != "predict" and config.kv_risk != KV_RISK:
         raise ValueError(f"kv_risk is for kv_policy=predict, which is {config.kv_policy!r}")
 

@@ -135,7 +135,7 @@ ENGINE_FLAGS: tuple[Flag, ...] = (
     _engine.value(
         "--kv-risk",
         parse_risk,
-        "With --kv-policy predict: how likely what all will hold may be above the pool.",
+        "With --kv-policy predict: how many preemptions each start may cost, on the mean.",
         "SHARE",
     ),
     _engine.choice(

@@ -22,12 +22,20 @@ def recorded_config(header: RecordingHeader) -> SchedulerConfig:
     try:
         _check_settings(header.scheduler)
         check_num_blocks(header.num_blocks)
-        config = SchedulerConfig(**header.scheduler)  # type: ignore[arg-type]
+        config = SchedulerConfig(**_in_use(header.scheduler))  # type: ignore[arg-type]
     except ValueError as error:
         raise ValueError(f"the recording's header: {error}") from error
     if "block_size" not in header.scheduler:  # by which its blocks are cut
         raise ValueError("the recording's header: scheduler.block_size is missing")
     return config
+
+
+def _in_use(settings: Mapping[str, object]) -> dict[str, object]:
+    """Without the risk that nobody took: it may be the usual one of when it was recorded."""
+    taken = dict(settings)
+    if taken.get("kv_policy") != "predict":
+        taken.pop("kv_risk", None)
+    return taken
 
 
 def _check_settings(settings: Mapping[str, object]) -> None:

@@ -6,7 +6,6 @@ hold too count once, with those who never leave.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
 from math import isqrt
 from typing import NamedTuple
@@ -17,18 +16,28 @@ _NUM_HORIZONS = 16  # evenly spaced ones
 _NUM_LIMITS = 64  # points at which some reach their limits
 _NUM_AGES = 24
 _RARE = ONE // 200  # beyond what so few outputs reach nobody looks
-# How often, in a million, a normal variable is above its mean by so many thousandths of its
-# standard deviation.
-_RISKS = (1, 10, 100, 1000, 5000, 10000, 20000, 50000, 100000, 200000, 300000, 400000, 500000)
-_BEYOND = (4753, 4265, 3719, 3090, 2576, 2326, 2054, 1645, 1282, 842, 524, 253, 0)
+# By how much, in millionths of its standard deviation, a normal variable is on the mean above what
+# lies so many eighths of one over its own mean; what is below counts as none.
+_OVER = (
+    *(398942, 339555, 286345, 239169, 197797, 161920, 131167, 105116),
+    *(83315, 65295, 50587, 38734, 29307, 21906, 16174, 11793),
+    *(8491, 6035, 4235, 2933, 2004, 1352, 899, 590),
+    *(382, 244, 154, 95, 58, 35, 21, 12, 7, 4, 2, 1, 0),
+)
 
 
-def deviations(risk_in_a_million: int) -> int:
-    """Thousandths of a standard deviation that are exceeded with that probability."""
-    place = min(max(1, bisect_left(_RISKS, risk_in_a_million)), len(_RISKS) - 1)
-    (low, high), (most, least) = _RISKS[place - 1 : place + 1], _BEYOND[place - 1 : place + 1]
-    inside = min(max(risk_in_a_million, low), high) - low
-    return most - (most - least) * inside // (high - low)
+def expected_victims(room: int, deviation: int, size: int) -> int:
+    """In millionths: how many of `size` must go, on the mean, for what a normal sum is above `room`
+    over its own mean; all in tokens. One if it is above at all, and one for each `size` above.
+    """
+    if room < 0:
+        return 1_000_000
+    place, inside = divmod(8 * room, deviation) if deviation else (len(_OVER), 0)
+    if place >= len(_OVER) - 1:
+        return 0
+    more, less = _OVER[place : place + 2]
+    # The slope is how likely it is to be above, on the mean over an eighth of a deviation.
+    return 8 * (more - less) + (more * deviation - (more - less) * inside) // size
 
 
 class Resident(NamedTuple):
@@ -83,6 +92,10 @@ class _Cell:
             share * (ONE - share) // ONE * square // ONE,
         )
 
+    def most(self, at: int) -> int:
+        """What they hold by then if all stay."""
+        return sum(resident.size + at for resident in self._members if resident.left > at)
+
 
 class Peak:
     """The expectation of one moment, worked out as far as somebody asks."""
@@ -110,10 +123,13 @@ class Peak:
             cell = self._cells[survival, place] = _Cell(survival, place * self._width)
         return cell
 
-    def lack(self, newcomer: Resident, capacity: int, deviations: int, first: int) -> int | None:
+    def lack(
+        self, newcomer: Resident, capacity: int, risk_in_a_million: int, first: int
+    ) -> int | None:
         """None if all of them and one more keep within `capacity` tokens, but for the risk.
 
-        Otherwise how many steps from now they do not; `first` is looked at first.
+        Otherwise how many steps from now they do not; `first` is looked at first. The risk: how
+        many requests, as large as the newcomer by then, must go for what is above the capacity.
         """
         cell = _Cell(newcomer.survival, newcomer.age)
         cell.add(newcomer)
@@ -122,9 +138,14 @@ class Peak:
         for at in (min(first, last), *self._horizons, last):
             mean, variance = self._expected(at)
             more, more_variance = cell.expected(at)
-            spread = isqrt(variance + more_variance + self._phases) * deviations // 1000
-            if mean + more + spread > room:
-                return at
+            free, size = room - mean - more, newcomer.size + at
+            variance += more_variance + self._phases
+            victims = expected_victims(free, isqrt(variance), size)
+            if victims > risk_in_a_million:
+                more, less_variance = self._if_the_widest_stay(at)
+                victims = expected_victims(free - more, isqrt(variance - less_variance), size)
+                if victims > risk_in_a_million:
+                    return at
         return None
 
     def _expected(self, at: int) -> tuple[int, int]:
@@ -134,6 +155,17 @@ class Peak:
             known = sum(mean for mean, _ in parts), sum(variance for _, variance in parts)
             self._known[at] = known
         return known
+
+    def _if_the_widest_stay(self, at: int) -> tuple[int, int]:
+        """How much more the mean is, and how much less the variance, if those of whom least is
+        known stay. A bound, and the better one where one large one makes the sum anything but
+        normal.
+        """
+        if not self._cells:
+            return 0, 0
+        widest = max(self._cells.values(), key=lambda cell: cell.expected(at)[1])
+        mean, variance = widest.expected(at)
+        return widest.most(at) - mean, variance
 
     def add(self, newcomer: Resident) -> None:
         """The newcomer runs."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence as SequenceOf
 from headway.core.blocks import BlockPool
 from headway.core.policies.admission import OnDemand
 from headway.core.policies.forecast import LengthForecast
-from headway.core.policies.peak import Peak, Resident, deviations
+from headway.core.policies.peak import Peak, Resident
 from headway.core.sequence import Sequence
 from headway.core.step import Blocker
 
@@ -18,8 +18,9 @@ class Predict(OnDemand):
 
     The peak is that of LightLLM's past-future scheduler (Gong et al., ASPLOS 2025): at each point
     to come, what those hold who are still there. There, each has a length drawn from the past; here
-    each is there with the probability that the past gives it, and what the pool must hold is a
-    quantile of the sum, as the deviations of many cancel out.
+    each is there with the probability that the past gives it, and deviations of many cancel out.
+    The risk is how many preemptions a start may cost: one if the sum is above the pool, and as many
+    newcomers as hold what it is above on the mean, as the newest are preempted.
 
     While memory is short newcomers come one after another, not several in a step: a step with one
     prompt hides it behind the decodes, or the decodes behind it, where two prompts hide nothing.
@@ -38,7 +39,7 @@ class Predict(OnDemand):
         super().__init__(reserve_full_isl)
         self._forecast = forecast
         self._block_size = block_size
-        self._deviations = deviations(risk_in_a_million)
+        self._risk_in_a_million = risk_in_a_million
         self._num_tokens_a_step = num_tokens_a_step
         self._running: dict[int, Sequence] = {}
         self._most_blocks = 0  # that all who run hold if each goes on to its limit
@@ -92,7 +93,7 @@ class Predict(OnDemand):
         peak = self._peak or self._look(pool, beside)
         newcomer = self._resident(sequence, num_shared)
         capacity = pool.num_blocks * self._block_size
-        narrow = peak.lack(newcomer, capacity, self._deviations, self._narrow)
+        narrow = peak.lack(newcomer, capacity, self._risk_in_a_million, self._narrow)
         if beside is None:
             self._peak = peak
         if narrow is None:

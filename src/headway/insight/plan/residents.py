@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headway.core.policies.peak import deviations
+from headway.core.config import KV_RISK
+from headway.core.policies.peak import expected_victims
 from headway.insight.plan.demand import F64, I64, Demand
 from headway.simulator.workload.lengths import LengthLaw
 
@@ -21,6 +22,7 @@ KV_POLICIES = ("on-demand", "reserve", "predict")
 _P95 = 1.645  # standard deviations of a normal variable
 _HORIZONS = 48
 _AGES = 512
+_HALVINGS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class Limits:
     max_num_batched_tokens: int
     max_model_len: int
     max_num_seqs: int | None = None
-    kv_risk: float = 0.1
+    kv_risk: float = KV_RISK
 
 
 def expected_residents(demand: Demand, limits: Limits, kv_policy: str) -> Residents:
@@ -58,8 +60,7 @@ def expected_residents(demand: Demand, limits: Limits, kv_policy: str) -> Reside
     budget = limits.max_num_batched_tokens
     by_blocks = held.fill(limits.num_blocks)
     if kv_policy == "predict":
-        risk = deviations(round(limits.kv_risk * 1e6)) / 1000
-        by_blocks = min(by_blocks, _with_margin(demand, limits, held.free, risk))
+        by_blocks = min(by_blocks, _with_margin(demand, limits, held.free))
     walls = {
         "blocks": max(1.0, by_blocks),
         "budget": budget * held.steps / demand.mean(demand.sizes - 1),
@@ -115,8 +116,8 @@ class _Held:
         return (num_blocks - min(self.free, num_blocks / 2)) / self.mean
 
 
-def _with_margin(demand: Demand, limits: Limits, free: float, risk: float) -> float:
-    """Residents whose expected peak, `risk` deviations above the mean, just fits.
+def _with_margin(demand: Demand, limits: Limits, free: float) -> float:
+    """Residents of whom the expected peak puts out no more than the risk allows.
 
     At each point to come: those of today who are still there, in the mix that is always there.
     Their expected number falls, and what is not known of it grows.
@@ -125,19 +126,32 @@ def _with_margin(demand: Demand, limits: Limits, free: float, risk: float) -> fl
     beyond = _beyond(demand.outputs, ages)
     mean_prompt = demand.mean(demand.prompt_sizes) + limits.block_size / 2
     variance = demand.mean(demand.prompt_sizes**2) - demand.mean(demand.prompt_sizes) ** 2
-    room = limits.num_blocks - min(free, limits.num_blocks / 2)
+    room = (limits.num_blocks - min(free, limits.num_blocks / 2)) * limits.block_size
     longest = float(demand.outputs.values[-1])
     fewest = math.inf
     for horizon in np.geomspace(1, max(2.0, longest / 2), _HORIZONS):
         stays = _beyond(demand.outputs, ages + horizon) / np.maximum(beyond, 1e-300)
         size = mean_prompt + ages + horizon
-        mean = float(weights @ (stays * size)) / limits.block_size
+        mean = float(weights @ (stays * size))
         squares = float(weights @ (stays * (1 - stays) * (size * size + variance)))
-        spread = risk * math.sqrt(max(0.0, squares)) / limits.block_size
         if mean > 0:
-            root = (-spread + math.sqrt(spread * spread + 4 * mean * room)) / (2 * mean)
-            fewest = min(fewest, root * root)
+            deviation = math.sqrt(max(0.0, squares))
+            most = _most(room, mean, deviation, round(mean_prompt + horizon), limits.kv_risk)
+            fewest = min(fewest, most)
     return fewest
+
+
+def _most(room: float, mean: float, deviation: float, newest: int, risk: float) -> float:
+    """How many, each of that mean and deviation, put out `risk` as large as the newest."""
+    least, most = 0.0, room / mean
+    for _ in range(_HALVINGS):
+        number = (least + most) / 2
+        left, spread = round(room - mean * number), round(deviation * math.sqrt(number))
+        if expected_victims(left, spread, newest) > risk * 1e6:
+            most = number
+        else:
+            least = number
+    return least
 
 
 def _ages(outputs: LengthLaw) -> tuple[F64, F64]:
