@@ -20,12 +20,17 @@ class Watch:
     last_ns: dict[int, int] = field(default_factory=dict)
     prompts_ns: int = 0  # when the latest step with a prompt ended
     begun_ns: int = 0  # when the first began that had one beside a stream
+    num_prompt_tokens: int = 0
     decodes_ns: list[int] = field(default_factory=list)  # spans of steps that only decode
     late_ms: list[float] = field(default_factory=list)  # what steps took beyond their prediction
 
     def on_step(self, record: StepRecord) -> None:
-        has_prompt = any(chunk.num_tokens > 1 for chunk in record.chunks)
+        parts = [
+            chunk.num_tokens for chunk in record.chunks if chunk.sequence_id not in self.last_ns
+        ]
+        has_prompt = bool(parts)
         if has_prompt:
+            self.num_prompt_tokens += sum(parts)
             self.prompts_ns = record.end_ns
             if self.last_ns and not self.begun_ns:
                 self.begun_ns = record.start_ns
@@ -44,7 +49,7 @@ class Watch:
 
     def forget(self) -> None:
         """What is counted begins now; who had a token and when is still known."""
-        self.begun_ns = 0
+        self.begun_ns = self.num_prompt_tokens = 0
         for of_before in (self.gaps_ms, self.decodes_ns, self.late_ms):
             of_before.clear()
 

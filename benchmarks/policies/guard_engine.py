@@ -64,7 +64,8 @@ class Clients:
         self._to_come: list[Request] | None = None  # prompts, once it is known when
         self._has_begun = False
         self._live: set[str] = set()
-        self.num_left = len(scene.prompts)
+        self._num_left = len(scene.prompts)
+        self.num_cut_off = 0
         self.num_streams = scene.num_streams
         self.sent: list[Request] = []
 
@@ -74,7 +75,8 @@ class Clients:
             self._has_begun = True
             streams = [(f"stream-{number}", now_ns) for number in range(self._scene.num_streams)]
             return [self._submit(self._request(*one, self._scene.context, 8192)) for one in streams]
-        if now_ns > self._over_ns or not self.num_left:
+        if now_ns > self._over_ns or not self._num_left:
+            self.num_cut_off = self.num_cut_off or self._num_left
             return [Withdraw(name) for name in sorted(self._live)]
         if self._to_come is None:
             if len(self._watch.first_token_ns) == self._scene.num_streams:
@@ -109,7 +111,7 @@ class Clients:
     def on_events(self, events: Sequence[Event], now_ns: int) -> None:
         ended = {event.request_id for event in events if isinstance(event, Retired | Aborted)}
         self._live -= ended
-        self.num_left -= sum(name.startswith("prompt") for name in ended)
+        self._num_left -= sum(name.startswith("prompt") for name in ended)
 
 
 class Bench:
@@ -145,17 +147,16 @@ def report(watch: Watch, clients: Clients, target_ms: float) -> str:
     found = ", ".join(f"{name} {percentile(gaps, place):.1f}" for name, place in places.items())
     late = sum(gap > 1.1 * target_ms for gap in gaps) / len(gaps)
     seconds = (watch.prompts_ns - watch.begun_ns) / 1e9
-    tokens = sum(len(request.prompt_token_ids) for request in clients.sent)
     lines = [
         f"gaps {found} ms of {len(gaps)}; {late:.1%} above 1.1 x target",
         f"first tokens after {_first_tokens(watch, clients)} s; "
-        f"{tokens / seconds:.0f} prompt tokens/s",
+        f"{watch.num_prompt_tokens / seconds:.0f} prompt tokens/s",
         f"beyond the median, only decodes: {_tail(watch.decodes_late_ms())}",
     ]
     if watch.late_ms:
         lines.append(f"beyond the prediction:           {_tail(watch.late_ms)}")
-    if clients.num_left:
-        lines.append(f"cut off with {clients.num_left} prompts left: raise --seconds")
+    if clients.num_cut_off:
+        lines.append(f"cut off with {clients.num_cut_off} prompts left: raise --seconds")
     return "\n".join(f"    {line}" for line in lines)
 
 
@@ -166,7 +167,7 @@ def _first_tokens(watch: Watch, clients: Clients) -> str:
         for number, request in zip(numbers, clients.sent, strict=True)
         if number in watch.first_token_ns
     ]
-    if len(waits) <= 3:
+    if len(waits) <= 3:  # none, if it was cut off before
         return ", ".join(f"{wait:.2f}" for wait in waits)
     return f"p50 {percentile(waits, 500):.2f}, p99 {percentile(waits, 990):.2f}"
 
