@@ -265,6 +265,13 @@ def test_every_setting_comes_back_from_a_recording():
         assert replay_exactly(recording).difference is None
 
 
+def test_a_risk_that_nobody_took_is_not_read():
+    """It may have been the usual one when it was recorded."""
+    header = record_run(SchedulerConfig(), 40, [(0, ask("a"))]).recording.header
+    recorded = replace(header, scheduler={**header.scheduler, "kv_risk": 0.1})
+    assert recorded_config(recorded) == SchedulerConfig()
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
