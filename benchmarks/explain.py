@@ -122,7 +122,7 @@ def step_costs(num_sequences: int = 64, num_steps: int = 2000) -> None:
         start_ns, end_ns = number * 10_000_000, (number + 1) * 10_000_000
         step = scheduler.schedule(start_ns)
         explainer.on_events(step.admitted, start_ns)
-        sampled = {chunk.sequence.sequence_id: (5,) for chunk in step.chunks}
+        sampled = [5] * len(step.chunks)
         events = scheduler.complete(step, StepResult(sampled), end_ns)
         began = time.perf_counter_ns()
         brief = brief_of(step, start_ns, end_ns)

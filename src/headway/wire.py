@@ -134,7 +134,7 @@ class EventRecord(msgspec.Struct, array_like=True, frozen=True):
     kind: str
     fields: Any = None
     advanced: list[Advanced] = []
-    token_ids: tuple[int, ...] = ()
+    token_ids: Sequence[int] = ()
     names: bytes = b""
 
 

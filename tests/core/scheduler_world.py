@@ -121,11 +121,11 @@ class ToyExecutor:
         for chunk, prints in expected:
             self._verify(chunk, prints)
         return StepResult(
-            {
-                chunk.sequence.sequence_id: (self.model.sample(chunk.sequence, prints[-1]),)
+            [
+                self.model.sample(chunk.sequence, prints[-1])
                 for chunk, prints in expected
                 if chunk.samples
-            }
+            ]
         )
 
     def spoil(self, step: Step) -> None:

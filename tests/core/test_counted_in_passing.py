@@ -92,7 +92,7 @@ def test_a_step_asks_once_for_each_tenant_and_only_if_memory_is_short(num_blocks
         step = scheduler.schedule(0)
         if index == 5:  # from now on nobody comes or goes; all take a block in three steps
             scheduler._precedence._has = lambda *given: asked.append(given) or has(*given)
-        result = {c.sequence.sequence_id: (1,) for c in step.chunks if c.samples}
+        result = [1 for c in step.chunks if c.samples]
         scheduler.complete(step, StepResult(result))
     assert scheduler.num_running == 64
     assert least <= len(asked) <= most

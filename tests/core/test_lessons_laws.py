@@ -76,13 +76,11 @@ def _request(number: int, num_prompt_tokens: int, max_tokens: int) -> Request:
 def _tokens(step, outputs) -> StepResult:
     """Token 1, which stops, as the last one of each request."""
     return StepResult(
-        {
-            c.sequence.sequence_id: (
-                1 if c.sequence.num_output_tokens + 1 == outputs[c.sequence.sequence_id] else 2,
-            )
+        [
+            1 if c.sequence.num_output_tokens + 1 == outputs[c.sequence.sequence_id] else 2
             for c in step.chunks
             if c.samples
-        }
+        ]
     )
 
 

@@ -62,7 +62,7 @@ def ending(tokens, *, max_tokens=8, min_tokens=0, max_model_len=50) -> tuple[Ret
     asked = make_request("a", max_tokens=max_tokens, min_tokens=min_tokens, stops=True)
     scheduler.add(asked, 0)
     for number, token in enumerate(tokens, 1):
-        events = scheduler.complete(scheduler.schedule(0), StepResult({0: (token,)}))
+        events = scheduler.complete(scheduler.schedule(0), StepResult([token]))
         if isinstance(events[-1], Retired):
             return events[-1], number
     raise AssertionError("it goes on")
@@ -161,9 +161,9 @@ def test_p74_forced_tokens_come_all_of_them_whatever_max_tokens_and_stop_ids_say
     forced = [STOP_TOKEN_ID if number % 3 == 0 else 1 for number in range(20)]
     scheduler.add(make_request("a", max_tokens=16, stops=True, forced=forced), 0)
     for token in forced[:-1]:
-        events = scheduler.complete(scheduler.schedule(0), StepResult({0: (token,)}))
+        events = scheduler.complete(scheduler.schedule(0), StepResult([token]))
         assert len(events) == 1
-    _, end = scheduler.complete(scheduler.schedule(0), StepResult({0: (forced[-1],)}))
+    _, end = scheduler.complete(scheduler.schedule(0), StepResult([forced[-1]]))
     assert isinstance(end, Retired)
     assert (end.reason, end.detail) == (FinishReason.LENGTH, "")
 
@@ -171,7 +171,7 @@ def test_p74_forced_tokens_come_all_of_them_whatever_max_tokens_and_stop_ids_say
 def test_a_stop_id_as_the_last_forced_token_is_a_stop():
     scheduler = Scheduler(SchedulerConfig(), num_blocks=10)
     scheduler.add(make_request("a", stops=True, forced=[STOP_TOKEN_ID]), 0)
-    end = scheduler.complete(scheduler.schedule(0), StepResult({0: (STOP_TOKEN_ID,)}))[-1]
+    end = scheduler.complete(scheduler.schedule(0), StepResult([STOP_TOKEN_ID]))[-1]
     assert (end.reason, end.stop_token_id) == (FinishReason.STOP, STOP_TOKEN_ID)
 
 

@@ -109,10 +109,10 @@ def test_a_preempted_sequence_may_end_with_the_token_that_was_in_flight():
     scheduler = Scheduler(config, num_blocks=4)
     for name in "ab":
         scheduler.add(make_request(name, [1] * 7, max_tokens=4, stops=True), 0)
-    scheduler.complete(scheduler.schedule(0), StepResult({0: (1,), 1: (1,)}))
+    scheduler.complete(scheduler.schedule(0), StepResult([1, 1]))
     decode = scheduler.schedule(0)
     assert [event.request_id for event in scheduler.schedule(0).preempted] == ["b"]
-    events = scheduler.complete(decode, StepResult({0: (1,), 1: (STOP_TOKEN_ID,)}))
+    events = scheduler.complete(decode, StepResult([1, STOP_TOKEN_ID]))
     assert [event.request_id for event in events if isinstance(event, Retired)] == ["b"]
     assert scheduler.num_waiting == 0
     check(scheduler)
@@ -125,9 +125,9 @@ def test_a_third_step_and_a_wrong_order_are_refused():
     with pytest.raises(RuntimeError, match="complete the oldest first"):
         world.scheduler.schedule(0)
     with pytest.raises(RuntimeError, match="not the oldest in flight"):
-        world.scheduler.complete(second, StepResult({0: (1,)}))
-    with pytest.raises(BadStepResultError, match="samples one token, the result has 0"):
+        world.scheduler.complete(second, StepResult([1]))
+    with pytest.raises(BadStepResultError, match="tokens wanted: 1, the result has 0"):
         world.scheduler.complete(first, StepResult())
     with pytest.raises(BadStepResultError, match="has 2"):
-        world.scheduler.complete(first, StepResult({0: (1, 2)}))
+        world.scheduler.complete(first, StepResult([1, 2]))
     world.drain()

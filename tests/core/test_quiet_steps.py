@@ -81,7 +81,7 @@ class Player:
     def complete(self):
         step = self.scheduler.in_flight[0]
         sampling = [chunk.sequence for chunk in step.chunks if chunk.samples]
-        said = {s.sequence_id: ((3 * s.sequence_id + s.num_tokens) % 7,) for s in sampling}
+        said = [(3 * s.sequence_id + s.num_tokens) % 7 for s in sampling]
         self.log.append([*self.scheduler.complete(step, StepResult(said))])
 
 
@@ -121,7 +121,7 @@ def test_most_of_a_long_decode_is_quiet(monkeypatch):
 
     monkeypatch.setattr(Decodes, "find_due", note)
     while scheduler.has_unfinished():
-        scheduler.complete(scheduler.schedule(0), StepResult({0: (1,)}))
+        scheduler.complete(scheduler.schedule(0), StepResult([1]))
     assert asked == [3, 15, 16, 31, 32, 47, 48, 63, 64, 71]  # the first, borders, the last
     assert scheduler.num_steps == 70
 
@@ -138,9 +138,7 @@ def test_what_decodes_together_is_looked_up_once():
         if turn == 8:
             scheduler.abort("a")
         step = scheduler.schedule(0)
-        scheduler.complete(
-            step, StepResult({chunk.sequence.sequence_id: (1,) for chunk in step.chunks})
-        )
+        scheduler.complete(step, StepResult([1] * len(step.chunks)))
         seen.append(getattr(step.chunks, "sequences", None))
     kept = [before is after is not None for before, after in pairwise(seen)]
     assert kept == [False, True, True, True, False, True, True, False, True, True, True]
@@ -161,6 +159,6 @@ def test_a_step_is_decided_anew_only_after_something_has_changed(monkeypatch):
         if index == 8:
             scheduler.add(make_request("b", [1] * 3, max_tokens=4), 0)
         step = scheduler.schedule(0)
-        scheduler.complete(step, StepResult({c.sequence.sequence_id: (1,) for c in step.chunks}))
+        scheduler.complete(step, StepResult([1] * len(step.chunks)))
     assert asked == [0, 1, 8, 9, 12]
     assert len(scheduler.running_sequences()[0].block_ids) == 5

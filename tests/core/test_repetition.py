@@ -58,7 +58,7 @@ def ending(tokens, *, min_tokens=0, prompt=(1,), max_tokens=30, **rule) -> tuple
     )
     scheduler.add(asked, 0)
     for number, token in enumerate(tokens, 1):
-        events = scheduler.complete(scheduler.schedule(0), StepResult({0: (token,)}))
+        events = scheduler.complete(scheduler.schedule(0), StepResult([token]))
         if isinstance(events[-1], Retired):
             return events[-1], number
     raise AssertionError("it goes on")

@@ -33,7 +33,7 @@ class Machine:
         step = self.scheduler.schedule(self.now_ns)
         ms = self.slower * (20 + 0.4 * step.num_tokens) + extra_ms
         self.now_ns += round(ms * MS)
-        tokens = {c.sequence.sequence_id: (7,) for c in step.chunks if c.samples}
+        tokens = [7 for c in step.chunks if c.samples]
         self.scheduler.complete(step, StepResult(tokens), self.now_ns)
         return step, ms
 

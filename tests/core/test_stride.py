@@ -23,7 +23,7 @@ def decoding(*, max_tokens: int = 10) -> Scheduler:
             Request(request_id=name, prompt_token_ids=(1, 2, 3), sampling=sampling), now_ns=0
         )
     step = scheduler.schedule(0)
-    scheduler.complete(step, StepResult({0: (SAID,), 1: (SAID,)}))
+    scheduler.complete(step, StepResult([SAID, SAID]))
     return scheduler
 
 
@@ -54,7 +54,7 @@ def test_what_happens_in_between_makes_it_out_of_date(what):
         sampling = SamplingParams(max_tokens=2)
         scheduler.add(Request(request_id="c", prompt_token_ids=(1,), sampling=sampling), 0)
     elif what == "a step":
-        scheduler.complete(scheduler.schedule(0), StepResult({0: (SAID,), 1: (SAID,)}))
+        scheduler.complete(scheduler.schedule(0), StepResult([SAID, SAID]))
     else:
         scheduler.take(stride, 1, [[SAID]] * 2)
     held, steps = scheduler.pool.num_held, scheduler.num_steps

@@ -51,7 +51,7 @@ class Steps:
 class ManyTokens(TimedExecutor):
     def run(self, step):
         result = super().run(step)
-        ids = {s: (FIRST_TOKEN + 1000 + s,) for s in result.token_ids}
+        ids = [FIRST_TOKEN + 1000 + c.sequence.sequence_id for c in step.chunks if c.samples]
         return type(result)(ids)
 
 

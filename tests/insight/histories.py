@@ -149,9 +149,7 @@ class World:
         self.clock.advance(self.step_ns + len(step.chunks) * MS // 10)
         if step.index in self.failing_steps:
             raise MemoryError("no room")
-        return StepResult(
-            {c.sequence.sequence_id: (self._token(c),) for c in step.chunks if c.samples}
-        )
+        return StepResult([self._token(c) for c in step.chunks if c.samples])
 
     def _token(self, chunk: Any) -> int:
         sequence = chunk.sequence

@@ -46,7 +46,7 @@ class ToyExecutor:
         if step.index in self._fails_in:
             raise MemoryError("no room for 'secrets'")
         chunks = [chunk for chunk in step.chunks if chunk.samples]
-        return StepResult({c.sequence.sequence_id: (_say(c.sequence),) for c in chunks})
+        return StepResult([_say(c.sequence) for c in chunks])
 
 
 def _say(sequence: Sequence) -> int:

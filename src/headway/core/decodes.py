@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
-from itertools import chain
 
 from headway.core.events import Names
 from headway.core.sequence import Sequence
@@ -82,14 +81,14 @@ class Decodes:
         """Of the latest step, with those of others."""
         return Chunks(self.sequences, self._firsts, self._tables, others)
 
-    def advance(self, found: SequenceOf[tuple[int, ...]]) -> tuple[tuple[int, ...], list[Sequence]]:
-        """Give each its token of the latest step: returns them, and whom they may have ended."""
-        tokens, places = tuple(chain.from_iterable(found)), self._places_due
+    def advance(self, tokens: SequenceOf[int]) -> list[Sequence]:
+        """Give each its token of the latest step; returns whom they may have ended."""
+        places = self._places_due
         for token_ids, token_id in zip(self._token_ids, tokens, strict=True):
             token_ids.append(token_id)
         if not (stops := self._stop_token_ids).isdisjoint(tokens):
             places = sorted({*places, *(i for i, token in enumerate(tokens) if token in stops)})
-        return tokens, [self._running[place] for place in places]
+        return [self._running[place] for place in places]
 
 
 def _byte(index: int, num_steps: int) -> int:

@@ -132,7 +132,7 @@ class Advances(Sequence[Event]):
     what happened to others, and what ended."""
 
     names: Names
-    token_ids: tuple[int, ...]
+    token_ids: Sequence[int]
     others: list[Event]
 
     def __len__(self) -> int:

@@ -21,7 +21,7 @@ from headway.core.failure import spoiled_sequences
 from headway.core.request import FinishReason, Request
 from headway.core.scheduler_state import SchedulerState
 from headway.core.sequence import Sequence, SequenceStatus
-from headway.core.step import Blocker, Chunk, Chunks, Step, StepResult, apart, sampled_tokens
+from headway.core.step import BadStepResultError, Blocker, Chunk, Chunks, Step, StepResult, apart
 from headway.core.step_builder import StepBuilder
 from headway.core.stride import Stride, num_quiet_steps, walk
 
@@ -292,19 +292,23 @@ class Scheduler(SchedulerState):
         self._check_oldest(step)
         decodes, others = self._decodes_of(step)
         sampling = [sequence for sequence, _, _, samples, _ in others if samples]
-        ids = [sequence.sequence_id for sequence in sampling]
-        known = [*decodes.names.sequence_ids, *ids] if decodes else ids
-        tokens = sampled_tokens(step, known, result)
+        num_together = len(decodes.sequences) if decodes else 0
+        tokens, num_wanted = result.token_ids, num_together + len(sampling)
+        if len(tokens) != num_wanted:
+            raise BadStepResultError(
+                f"step {step.index}: tokens wanted: {num_wanted}, the result has {len(tokens)}"
+            )
         self._in_flight.popleft()
         if now_ns is not None:
             self._ordering.completed(step, now_ns)
         events, advanced = list[Event](), list[Sequence]()
-        together, due = decodes.advance(tokens[: -len(ids) or None]) if decodes else ((), [])
-        for sequence, token_ids in zip(sampling, tokens[len(together) :], strict=True):
+        together = tokens[:num_together] if sampling else tokens
+        due = decodes.advance(together) if decodes else []
+        for sequence, token_id in zip(sampling, tokens[num_together:], strict=True):
             if sequence.status is SequenceStatus.FINISHED:
                 continue  # while it was in flight
-            sequence.token_ids += token_ids
-            events.append(Advanced(sequence.sequence_id, sequence.request_id, token_ids))
+            sequence.token_ids.append(token_id)
+            events.append(Advanced(sequence.sequence_id, sequence.request_id, (token_id,)))
             advanced.append(sequence)
         self._prefix.register(advanced)
         self._prefill.completed(step, now_ns)

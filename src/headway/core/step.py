@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import NamedTuple
 
@@ -110,23 +110,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a driver returns: new token ids for every sequence whose chunk `samples`."""
+    """What a driver returns: a new token for each chunk that `samples`, in their order."""
 
-    token_ids: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    token_ids: SequenceOf[int] = ()
 
 
 class BadStepResultError(ValueError):
-    """A driver returned something else than one token for every chunk that samples."""
-
-
-def sampled_tokens(
-    step: Step, sequence_ids: SequenceOf[int], result: StepResult
-) -> list[tuple[int, ...]]:
-    """The new token of each of those that sample. Raises BadStepResultError if one has not one."""
-    found = list(map(result.token_ids.get, sequence_ids, repeat(())))
-    if found and {*map(len, found)} != {1}:
-        bad, ids = next(row for row in zip(sequence_ids, found, strict=True) if len(row[1]) != 1)
-        raise BadStepResultError(
-            f"step {step.index}: sequence {bad} samples one token, the result has {len(ids)}"
-        )
-    return found
+    """A driver returned more or fewer tokens than there are chunks that sample."""

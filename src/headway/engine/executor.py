@@ -41,7 +41,7 @@ class ModelExecutor:
         plan = self._planner.plan(step.chunks)
         hidden = self._decoder.hidden_states(plan.batch, self._cache)
         self._score_prompts(hidden, plan)
-        return StepResult(token_ids=self._sample(hidden, plan.sampling))
+        return StepResult(self._sample(hidden, plan.sampling))
 
     def on_events(self, events: SequenceOf[Event], now_ns: int) -> None:
         if isinstance(events, Advances):
@@ -51,14 +51,14 @@ class ModelExecutor:
                 self._sampler.forget(event.sequence_id)
                 self.logprobs.forget(event.sequence_id)
 
-    def _sample(self, hidden: F32, sequences: tuple[Sequence, ...]) -> dict[int, tuple[int, ...]]:
-        token_ids: dict[int, tuple[int, ...]] = {}
+    def _sample(self, hidden: F32, sequences: tuple[Sequence, ...]) -> list[int]:
+        token_ids: list[int] = []
         first = 0
         for rows in self._sampler.parts(sequences, _ROWS_AT_ONCE):
             count = len(rows.sequences)
-            tokens = self._sample_rows(self._decoder.logits(hidden[first : first + count]), rows)
-            ids = [sequence.sequence_id for sequence in rows.sequences]
-            token_ids.update(zip(ids, zip(tokens, strict=True), strict=True))
+            token_ids += self._sample_rows(
+                self._decoder.logits(hidden[first : first + count]), rows
+            )
             first += count
         return token_ids
 

@@ -151,11 +151,11 @@ class _Replay:
         if self._turn.step.error:
             raise ReplayedFailureError
         return StepResult(
-            {
-                chunk.sequence.sequence_id: (self._token(chunk.sequence, self._turn.filled),)
+            [
+                self._token(chunk.sequence, self._turn.filled)
                 for chunk in step.chunks
                 if chunk.samples
-            }
+            ]
         )
 
     def _token(self, sequence: Sequence, filled: dict[int, str]) -> int:

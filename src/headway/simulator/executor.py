@@ -53,7 +53,7 @@ class CostModelExecutor:
     def _run(self, step: Step) -> StepResult:
         prefill_tokens = prefills = prefill_attended = prefill_context = 0
         decodes = decode_attended = 0
-        tokens: dict[int, tuple[int, ...]] = {}
+        tokens: list[int] = []
         # shape_of_step and the sampling in one pass: this is where a simulation spends its time.
         for sequence, first, count, samples, _ in step.chunks:
             if count == 1 and first >= sequence.num_prompt_tokens:
@@ -65,7 +65,7 @@ class CostModelExecutor:
                 prefill_attended += count * first + count * (count + 1) // 2
                 prefill_context += first + count
             if samples:
-                tokens[sequence.sequence_id] = (self._next_token(sequence),)
+                tokens.append(self._next_token(sequence))
         shape = StepShape(
             prefill_tokens,
             prefills,

@@ -57,7 +57,7 @@ class World:
         self.clock.advance(1_000 * step.num_tokens)
         if len(self.shapes) - 1 == self._fails_at:
             raise RuntimeError("a broken pass")
-        return StepResult({c.sequence.sequence_id: (1,) for c in step.chunks if c.samples})
+        return StepResult([1 for c in step.chunks if c.samples])
 
 
 def request(name: str, num_tokens: int, num_output_tokens: int) -> Request:
