@@ -6,6 +6,7 @@ same folds over them as the engine would.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby, repeat
@@ -14,7 +15,14 @@ from typing import Any
 import msgspec
 
 from headway.core import events as core_events
-from headway.core.events import Advanced, Advances, Event, Names, new_tuple
+from headway.core.events import (
+    Advanced,
+    Advances,
+    Event,
+    Names,
+    besides_decodes,
+    new_tuple,
+)
 from headway.core.request import FinishReason, Request
 
 
@@ -69,7 +77,7 @@ class EngineFacts(msgspec.Struct, frozen=True):
         return f"{self.dtype}-{self.quantization}" if self.quantization else self.dtype
 
 
-class EngineStats(msgspec.Struct, frozen=True):
+class EngineStats(msgspec.Struct, array_like=True, frozen=True):
     """The state between two steps. Blocks: free + held + cached = total."""
 
     step_index: int
@@ -79,8 +87,8 @@ class EngineStats(msgspec.Struct, frozen=True):
     num_held_blocks: int
     num_cached_blocks: int  # free, but findable by the prefix cache
     num_resident_tokens: int
-    waiting_reasons: dict[str, int] = {}  # how many wait for what, by Blocker value
     num_backlog_tokens: int = 0  # known tokens still to compute, of the waiting and the running
+    waiting_reasons: dict[str, int] = {}  # how many wait for what, by Blocker value
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True):
@@ -134,7 +142,7 @@ class EventRecord(msgspec.Struct, array_like=True, frozen=True):
     kind: str
     fields: Any = None
     advanced: list[Advanced] = []
-    token_ids: Sequence[int] = ()
+    token_ids: bytes = b""  # four each
     names: bytes = b""
 
 
@@ -196,9 +204,9 @@ def pack_events(events: Sequence[Event]) -> list[EventRecord]:
     records: list[EventRecord] = []
     if isinstance(events, Advances):
         names = _encoded(events.names)
-        records.append(EventRecord("Advanced", token_ids=events.token_ids, names=names))
-        events = events.others
-    for kind, run in groupby(events, key=type):
+        token_ids = array("i", events.token_ids).tobytes()
+        records.append(EventRecord("Advanced", token_ids=token_ids, names=names))
+    for kind, run in groupby(besides_decodes(events), key=type):
         if kind is Advanced:
             records.append(EventRecord(kind.__name__, advanced=list(run)))  # type: ignore[arg-type]
         else:
@@ -210,7 +218,8 @@ def unpack_events(records: Sequence[EventRecord]) -> list[Event]:
     events: list[Event] = []
     for record in records:
         if record.token_ids:
-            fields = zip(*_decoded(record.names), zip(record.token_ids), strict=True)
+            token_ids = array("i", record.token_ids)
+            fields = zip(*_decoded(record.names), zip(token_ids), strict=True)
             events += map(new_tuple, repeat(Advanced), fields)
         elif record.advanced:
             events += record.advanced

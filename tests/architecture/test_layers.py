@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server": ("wire", "text", "insight", "core", "__version__"),
     "bench": ("insight", "simulator", "replay"),
     "console": ("insight", "simulator", "replay"),
-    "flags": ("core.config", "core.tenants", "engine.config", "server.config"),
+    "flags": ("core.config", "engine.config", "server.config"),
     "outputs": (),
 }
 # What joins the engine and the text side (docs/decisions/0005).

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "headway"
 MODULES = sorted(SOURCE.rglob("*.py"))
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50
-MAX_CORE_LINES = 5785
+MAX_CORE_LINES = 5800
 
 
 def name(path: Path) -> str:

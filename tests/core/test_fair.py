@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_world import World, make_request
 
-from headway.core.config import SchedulerConfig
+from headway.core.config import SchedulerConfig, weights_of
 from headway.core.events import Admitted, Preempted, Resumed
 from headway.core.policies import build_policies
 from headway.core.policies import fair as fair_module
 from headway.core.policies.fair import Fair, MostServed
-from headway.core.tenants import weights_of
 
 
 def config_of(**knobs) -> SchedulerConfig:

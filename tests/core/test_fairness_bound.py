@@ -27,11 +27,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_world import World, make_request
 
-from headway.core.config import SchedulerConfig
+from headway.core.config import SchedulerConfig, weights_of
 from headway.core.events import Admitted, Advanced
 from headway.core.policies import fair as fair_module
 from headway.core.policies.fair import OUTPUT_COST, PROMPT_COST
-from headway.core.tenants import weights_of
 
 
 @dataclass

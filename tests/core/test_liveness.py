@@ -83,7 +83,7 @@ def test_p14_parked_requests_take_no_slot_from_others():
     step = world.turn()
     assert [event.request_id for event in step.admitted] == ["c"]
     assert (step.blocker, step.blocked_sequence_id) == (Blocker.GRAMMAR, 0)
-    assert world.scheduler.waiting_reasons() == {Blocker.GRAMMAR: 2}
+    assert world.scheduler.stats().waiting_reasons == {Blocker.GRAMMAR: 2}
     for _ in range(3):
         world.turn()
     assert world.endings_of("c")
@@ -108,7 +108,7 @@ def test_the_first_that_is_not_barred_is_named_before_those_that_are():
         world.submit(make_request(name))
     step = world.turn()
     assert (step.blocker, step.blocked_sequence_id) == (Blocker.SLOTS, 2)
-    assert world.scheduler.waiting_reasons() == {Blocker.GRAMMAR: 1, Blocker.SLOTS: 2}
+    assert world.scheduler.stats().waiting_reasons == {Blocker.GRAMMAR: 1, Blocker.SLOTS: 2}
     assert world.turn().blocked_sequence_id == 0, "slots are full: nobody is asked any more"
 
 

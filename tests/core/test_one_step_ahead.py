@@ -126,8 +126,8 @@ def test_a_third_step_and_a_wrong_order_are_refused():
         world.scheduler.schedule(0)
     with pytest.raises(RuntimeError, match="not the oldest in flight"):
         world.scheduler.complete(second, StepResult([1]))
-    with pytest.raises(BadStepResultError, match="tokens wanted: 1, the result has 0"):
+    with pytest.raises(BadStepResultError, match="samples 1, got 0"):
         world.scheduler.complete(first, StepResult())
-    with pytest.raises(BadStepResultError, match="has 2"):
+    with pytest.raises(BadStepResultError, match="got 2"):
         world.scheduler.complete(first, StepResult([1, 2]))
     world.drain()

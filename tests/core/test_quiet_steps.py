@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 
 import pytest
@@ -14,7 +15,7 @@ from headway.core.decodes import Decodes
 from headway.core.request import RepetitionDetection
 from headway.core.scheduler import Scheduler
 from headway.core.sequence import Sequence
-from headway.core.step import StepResult
+from headway.core.step import StepResult, apart
 from headway.drive.invariants import check
 
 configs = st.builds(
@@ -45,9 +46,11 @@ moves = st.lists(st.one_of(turns, turns, turns, turns, arrivals, aborted), max_s
 class Player:
     """Moves a scheduler; `log` is all that was decided and told."""
 
-    def __init__(self, config):
+    def __init__(self, config, looks=lambda: True):
         self.scheduler = Scheduler(config, num_blocks=64 // config.block_size)
+        self.looks = looks  # at the sequences, after a move: then they know all that they got
         self.log = []
+        self.rows = {}  # of the steps that were looked at
 
     def move(self, what):
         match what:
@@ -70,28 +73,32 @@ class Player:
                     repetition=rule,
                 )
                 self.log.append(self.scheduler.add(request, 0))
-        check(self.scheduler)
+        if self.looks():
+            check(self.scheduler)
 
     def schedule(self):
         step = self.scheduler.schedule(0)
-        rows = [(c.sequence.sequence_id, *c[1:4], tuple(c.block_ids)) for c in step.chunks]
-        self.log.append((rows, step.admitted, step.resumed, step.preempted, step.retired))
+        self.log.append((step.admitted, step.resumed, step.preempted, step.retired))
         self.log.append((step.blocker, step.blocked_sequence_id, self.scheduler.stats()))
+        if self.looks():
+            rows = [(c.sequence.sequence_id, *c[1:4], tuple(c.block_ids)) for c in step.chunks]
+            self.rows[step.index] = rows
 
     def complete(self):
         step = self.scheduler.in_flight[0]
-        sampling = [chunk.sequence for chunk in step.chunks if chunk.samples]
-        said = [(3 * s.sequence_id + s.num_tokens) % 7 for s in sampling]
+        firsts, others = apart(step.chunks)
+        count = len(firsts) + sum(chunk.samples for chunk in others)
+        said = [(5 * step.index + 3 * place) % 7 for place in range(count)]
         self.log.append([*self.scheduler.complete(step, StepResult(said))])
 
 
-def play(config, script, ahead):
-    player = Player(config)
+def play(config, script, ahead, looks=lambda: True):
+    player = Player(config, looks)
     for what in script:
         player.move(what)
     for _ in range(400):
         if not player.scheduler.has_unfinished():
-            return player.log
+            return player
         player.move("schedule")
         if not ahead or len(player.scheduler.in_flight) == 2:
             player.move("complete")
@@ -103,9 +110,50 @@ def play(config, script, ahead):
 def test_the_same_is_decided_and_told(config, script, ahead):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Scheduler, "_decoding", lambda scheduler, running, prompts, step: None)
-        patch.setattr(Sequence, "quieten", lambda sequence, block_size: None)
+        patch.setattr(Sequence, "quieten", lambda sequence, *sizes: None)
         asked = play(config, script, ahead)
-    assert play(config, script, ahead) == asked
+    placed = play(config, script, ahead)
+    assert (placed.log, placed.rows) == (asked.log, asked.rows)
+
+
+@settings(max_examples=150, deadline=None)
+@given(config=configs, script=moves, ahead=st.booleans(), seed=st.integers(0, 9))
+def test_the_same_is_decided_and_told_if_nobody_looks(config, script, ahead, seed):
+    rng = random.Random(seed)
+    seldom = play(config, script, ahead, lambda: rng.random() < 0.02 * seed)
+    always = play(config, script, ahead)
+    assert seldom.log == always.log
+    assert seldom.rows.items() <= always.rows.items()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    prompts=st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    num_steps=st.integers(1, 150),
+    block_size=st.sampled_from([1, 4, 16]),
+)
+def test_who_looks_after_many_steps_sees_what_one_sees_who_always_looks(
+    prompts, num_steps, block_size
+):
+    seen = []
+    for often in (True, False):
+        scheduler = Scheduler(SchedulerConfig(block_size=block_size), 1000)
+        for name, prompt in enumerate(prompts):
+            scheduler.add(make_request(f"{name}", [name] * prompt, max_tokens=400), 0)
+        for index in range(num_steps):
+            step = scheduler.schedule(0)
+            if often:
+                check(scheduler)
+            said = [100 * index + place for place in range(len(prompts))]
+            scheduler.complete(step, StepResult(said))
+        seen.append(
+            [
+                (s.num_computed_tokens, s.token_ids, s.block_ids, s.block_hashes)
+                for s in scheduler.running_sequences()
+            ]
+        )
+    assert seen[0] == seen[1]
+    assert all(len(tokens) == count + 1 for count, tokens, _, _ in seen[0])
 
 
 def test_most_of_a_long_decode_is_quiet(monkeypatch):

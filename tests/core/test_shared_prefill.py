@@ -91,7 +91,7 @@ def test_one_of_the_same_length_waits_and_is_told_why_and_nothing_is_wasted():
     step = world.turn()
     assert not step.admitted
     assert step.num_tokens == 8  # what was held back has come back to A
-    assert world.scheduler.waiting_reasons() == {Blocker.PREFILL: 1}
+    assert world.scheduler.stats().waiting_reasons == {Blocker.PREFILL: 1}
     world.drain()
 
 

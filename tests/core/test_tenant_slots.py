@@ -42,7 +42,7 @@ def test_the_queue_is_read_as_if_all_of_it_were(
         max_tenant_seqs=cap,
     )
     worlds = [World(config, num_blocks) for _ in range(2)]
-    worlds[1].scheduler._entrance._tenant_slots = None  # it walks to the end
+    worlds[1].scheduler._entrance.tenant_slots = None  # it walks to the end
     for number, (tenant, size, most, priority, num_turns) in enumerate(crowd):
         for world in worlds:
             world.submit(
@@ -56,7 +56,7 @@ def test_the_queue_is_read_as_if_all_of_it_were(
                 )
             )
         for _ in range(num_turns):
-            reasons = [(world.turn(), world.scheduler.waiting_reasons()) for world in worlds]
+            reasons = [(world.turn(), world.scheduler.stats().waiting_reasons) for world in worlds]
             assert reasons[0][1] == reasons[1][1]
     for world in worlds:
         world.drain()
@@ -79,4 +79,4 @@ def test_of_a_long_queue_of_one_tenant_at_its_cap_one_is_looked_at_and_all_are_c
     world.scheduler._entrance.barred = lambda s: asked.append(s.sequence_id) or bars(s)
     step = world.turn()
     assert (asked, step.blocker, step.blocked_sequence_id) == ([], Blocker.TENANT, 2)
-    assert world.scheduler.waiting_reasons() == {Blocker.TENANT: 58}
+    assert world.scheduler.stats().waiting_reasons == {Blocker.TENANT: 58}

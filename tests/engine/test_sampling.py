@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as SequenceOf
 from types import SimpleNamespace
 
 import numpy as np
@@ -53,7 +54,11 @@ def logits_of(rows: int = 1, seed: int = 0) -> np.ndarray:
 
 def sample(sampler: Sampler, logits: np.ndarray, who: list[SimpleNamespace]) -> list[int]:
     [rows] = sampler.parts(tuple(who), len(who))  # type: ignore[arg-type]
-    return sampler.sample(logits, rows)
+    return sampler.sample(logits, rows, lengths_of(who)).tolist()
+
+
+def lengths_of(who: SequenceOf[SimpleNamespace]) -> np.ndarray:
+    return np.array([len(one.token_ids) for one in who], np.int64)
 
 
 def sample_one(logits: np.ndarray, who: SimpleNamespace) -> int:
@@ -301,7 +306,7 @@ def test_what_is_kept_of_a_step_never_outlives_a_change_of_its_rows() -> None:
         tokens: list[int] = []
         for rows in sampler.parts(tuple(crowd), 4):  # type: ignore[arg-type]
             part = logits[len(tokens) : len(tokens) + len(rows.sequences)]
-            tokens += sampler.sample(part.copy(), rows)
+            tokens += sampler.sample(part.copy(), rows, lengths_of(rows.sequences)).tolist()
         assert tokens == [sample_one(logits[i : i + 1], who) for i, who in enumerate(crowd)]
         for who, token in zip(crowd, tokens, strict=True):
             who.token_ids.append(token)

@@ -8,7 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from headway.core.step import Chunk
+from headway.core.config import SchedulerConfig
+from headway.core.request import Request, SamplingParams
+from headway.core.scheduler import Scheduler
+from headway.core.step import Chunk, Chunks, StepResult
 from headway.engine.token_batch import BatchPlan, BatchPlanner
 
 
@@ -139,3 +142,34 @@ def test_a_plan_owes_nothing_to_the_steps_before_it(seed: int) -> None:
         ends = batch.chunk_starts[1:] - 1
         rows = [end for end, c in zip(ends.tolist(), chunks, strict=True) if c.samples]
         assert batch.logit_rows.tolist() == rows
+
+
+def test_those_that_decode_together_are_laid_out_as_any_chunks() -> None:
+    """Some come and go; the sequences are looked at only in every fifth step."""
+    scheduler, planner = Scheduler(SchedulerConfig(block_size=4), 900), BatchPlanner(4)
+    rng, num_together = random.Random(5), 0
+    for index in range(120):
+        if index % 30 in (0, 3, 11):
+            prompt = [rng.randrange(1000) for _ in range(rng.randrange(1, 20))]
+            asked = {"prompt_token_ids": tuple(prompt), "sampling": SamplingParams(max_tokens=80)}
+            scheduler.add(Request(request_id=f"{index}", **asked), 0)
+        if index % 30 == 23:
+            scheduler.abort(scheduler.live_request_ids()[0])
+        step = scheduler.schedule(0)
+        plan = planner.plan(step.chunks)
+        if index % 5 == 0:
+            num_together += isinstance(step.chunks, Chunks) and not step.chunks.others
+            plain = BatchPlanner(4).plan([*step.chunks])
+            assert plan.sampling == plain.sampling
+            assert plan.lengths.tolist() == plain.lengths.tolist()
+            for name in ("token_ids", "positions", "kv_rows", "chunk_starts", "logit_rows"):
+                one, other = getattr(plan.batch, name), getattr(plain.batch, name)
+                assert one.dtype == other.dtype, name
+                assert one.tolist() == other.tolist(), name
+            width = plain.batch.block_tables.shape[1]
+            for ids, others in zip(plan.batch.block_tables, plain.batch.block_tables, strict=True):
+                used = others[others >= 0]
+                assert ids[:width][: len(used)].tolist() == used.tolist()
+        said = [rng.randrange(1000) for _ in plan.sampling]
+        scheduler.complete(step, StepResult(said))
+    assert num_together > 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
 
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
@@ -21,31 +22,17 @@ from headway.core.waiting import WaitingQueue
 _MOST_PASSED_OVER = 32  # by prompts that are short beside those under way, in a step
 
 
+@dataclass(eq=False)
 class Entrance:
     """Admits the waiting, in their order, until somebody has to go on waiting."""
 
-    def __init__(
-        self,
-        config: SchedulerConfig,
-        policies: Policies,
-        constraints: SequenceOf[Constraint],
-        tenant_slots: TenantSlots | None,
-        pool: BlockPool,
-        prefix: PrefixCache,
-        residents: Residents,
-    ) -> None:
-        self._config = config
-        self._admission = policies.admission
-        self._prefill = policies.prefill
-        self._unit = policies.unit
-        self._passing = policies.passing
-        self._precedence = policies.precedence
-        self._constraints = tuple(constraints)
-        self._tenant_slots = tenant_slots
-        self._pool = pool
-        self._prefix = prefix
-        self._residents = residents
-        self._watermark_blocks = int(config.watermark * pool.num_blocks)
+    config: SchedulerConfig
+    policies: Policies
+    constraints: tuple[Constraint, ...]
+    tenant_slots: TenantSlots | None
+    pool: BlockPool
+    prefix: PrefixCache
+    residents: Residents
 
     def admit(self, waiting: WaitingQueue, step: StepBuilder, now_ns: int) -> list[Sequence]:
         """Place in `step` whom it has room for and name what blocks the rest; who got a slot."""
@@ -69,18 +56,18 @@ class Entrance:
                 step.block(sequence, blocker)
             elif blocker is Blocker.BUDGET:
                 step.is_settled = False  # the step after may have enough of it
-            if not self._passing.allows(sequence, blocker, now_ns, len(passed)):
+            if not self.policies.passing.allows(sequence, blocker, now_ns, len(passed)):
                 break
             passed.append(sequence)
-        if self._residents.running:
-            self._unit.stop_admitting(step.blocked[0] if step.blocked else None)
+        if self.residents.running:
+            self.policies.unit.stop_admitting(step.blocked[0] if step.blocked else None)
         return entered
 
     def _worth_a_look(
         self, waiting: WaitingQueue, step: StepBuilder, now_ns: int
     ) -> Iterator[Sequence]:
         """In order, until all that are left are barred by the caps of their tenants."""
-        slots, in_order = self._tenant_slots, waiting.in_order(now_ns)
+        slots, in_order = self.tenant_slots, waiting.in_order(now_ns)
         if slots is None:
             yield from in_order
             return
@@ -98,15 +85,15 @@ class Entrance:
 
     def _is_outranked(self, sequence: Sequence, passed: Sequence) -> bool:
         """It would be put out again for the one that it passes."""
-        return self._precedence.rank(sequence) > self._precedence.rank(passed)
+        return self.policies.precedence.rank(sequence) > self.policies.precedence.rank(passed)
 
     def _closed(self, step: StepBuilder, sequence: Sequence | None = None) -> Blocker | None:
         """Why nobody can be admitted any more in this step, whoever it is."""
         if step.preempted and (sequence is None or sequence.sequence_id not in step.invited):
             return Blocker.EVICTION
-        if self._unit.is_sealed:
+        if self.policies.unit.is_sealed:
             return Blocker.STATIC_BATCH
-        if self._residents.num_slots_taken >= self._config.max_num_seqs:
+        if self.residents.num_slots_taken >= self.config.max_num_seqs:
             return Blocker.SLOTS
         if not step.tokens_left:
             return Blocker.BUDGET
@@ -116,47 +103,53 @@ class Entrance:
 
     def barred(self, sequence: Sequence) -> Blocker | None:
         """Which constraint it waits for; None for none."""
-        for constraint in self._constraints:
+        for constraint in self.constraints:
             if blocker := constraint.bars(sequence):
                 return blocker
-        return self._prefill.bars(sequence)
+        return self.policies.prefill.bars(sequence)
 
     # ---- What one would need ----
 
+    @property
+    def _num_spare(self) -> int:
+        """Blocks that an admission leaves free while others run."""
+        return int(self.config.watermark * self.pool.num_blocks)
+
     def fits(self, sequence: Sequence) -> bool:
         """Whether there is a slot for it and enough blocks, whatever the budget has left."""
-        if self._residents.num_slots_taken >= self._config.max_num_seqs:
+        if self.residents.num_slots_taken >= self.config.max_num_seqs:
             return False
-        cached_ids = self._prefix.find(sequence)
-        num_tokens = self._num_after_first(sequence, cached_ids)
-        return self._has_room(sequence, cached_ids, num_tokens)
+        cached_ids = self.prefix.find(sequence)
+        return self._has_room(sequence, cached_ids, self._num_after_first(sequence, cached_ids))
 
     def _num_after_first(self, sequence: Sequence, cached_ids: SequenceOf[int]) -> int:
         """Tokens that are computed when it has had its first chunk, of a whole step."""
-        num_cached = len(cached_ids) * self._config.block_size
-        budget = self._config.max_num_batched_tokens
-        return num_cached + self._prefill.first_chunk(sequence.num_tokens - num_cached, budget)
+        num_cached = len(cached_ids) * self.config.block_size
+        budget, num_left = self.config.max_num_batched_tokens, sequence.num_tokens - num_cached
+        return num_cached + self.policies.prefill.first_chunk(num_left, budget)
 
     def num_first_tokens(self, sequence: Sequence, budget: int) -> int:
         """Tokens of its first chunk, if it had so many of a step."""
-        num_cached = len(self._prefix.find(sequence)) * self._config.block_size
-        return self._prefill.first_chunk(sequence.num_tokens - num_cached, budget)
+        num_cached = len(self.prefix.find(sequence)) * self.config.block_size
+        return self.policies.prefill.first_chunk(sequence.num_tokens - num_cached, budget)
 
     def num_blocks_missing(self, sequence: Sequence) -> int:
         """Blocks that must be free for it, beside others: cached ones that it would take too."""
-        cached_ids = self._prefix.find(sequence)
-        num_tokens = self._num_after_first(sequence, cached_ids)
-        need = self._config.num_blocks_for(self._admission.num_tokens_free(sequence, num_tokens))
-        num_own = need - len(cached_ids) + self._pool.num_unheld(cached_ids)
-        return num_own + self._watermark_blocks
+        cached_ids = self.prefix.find(sequence)
+        need = self._num_blocks_free(sequence, self._num_after_first(sequence, cached_ids))
+        return need - len(cached_ids) + self.pool.num_unheld(cached_ids) + self._num_spare
+
+    def _num_blocks_free(self, sequence: Sequence, num_tokens: int) -> int:
+        num_tokens = self.policies.admission.num_tokens_free(sequence, num_tokens)
+        return self.config.num_blocks_for(num_tokens)
 
     def objects(
         self, sequence: Sequence, step: StepBuilder, entering: SequenceOf[Sequence] = ()
     ) -> bool:
         """Whether it may not start, even if all that it outranks made way and these came first."""
-        if self._admission.refuses(sequence):
+        if self.policies.admission.refuses(sequence):
             return True
-        return self._objection(sequence, self._prefix.find(sequence), step, entering) is not None
+        return self._objection(sequence, self.prefix.find(sequence), step, entering) is not None
 
     def _objection(
         self,
@@ -165,35 +158,36 @@ class Entrance:
         step: StepBuilder,
         entering: SequenceOf[Sequence] = (),
     ) -> Blocker | None:
-        if not self._residents.running:
+        if not self.residents.running:
             return None
-        num_shared = len(cached_ids) - self._pool.num_unheld(cached_ids)
+        num_shared = len(cached_ids) - self.pool.num_unheld(cached_ids)
         beside = self._not_outranked(sequence)
         if beside is not None:
             beside |= {s.sequence_id: s for s in entering}
-        return self._admission.objection(sequence, self._pool, num_shared, step.index, beside)
+        admission = self.policies.admission
+        return admission.objection(sequence, self.pool, num_shared, step.index, beside)
 
     def _not_outranked(self, sequence: Sequence) -> dict[int, Sequence] | None:
         """Of the running, those that do not make way for it; None if that is all of them."""
-        if not self._precedence.has_ranks:
+        if not self.policies.precedence.has_ranks:
             return None
-        rank, running = self._precedence.rank(sequence), self._residents.running
-        found = {i: s for i, s in running.items() if self._precedence.rank(s) <= rank}
+        rank, running = self.policies.precedence.rank(sequence), self.residents.running
+        found = {i: s for i, s in running.items() if self.policies.precedence.rank(s) <= rank}
         return found if len(found) < len(running) else None
 
     # ---- Getting in ----
 
     def _try_admit(self, sequence: Sequence, step: StepBuilder) -> Blocker | None:
         """Give the sequence a slot and its first chunk, or say what is missing."""
-        if self._admission.refuses(sequence):
+        if self.policies.admission.refuses(sequence):
             return Blocker.BLOCKS
-        num_slots = self._residents.num_slots_taken + self._precedence.kept(sequence).num_slots
-        if num_slots >= self._config.max_num_seqs:
+        num_kept = self.policies.precedence.kept(sequence).num_slots
+        if self.residents.num_slots_taken + num_kept >= self.config.max_num_seqs:
             return Blocker.SLOTS
-        cached_ids = self._prefix.find(sequence)
-        num_cached = len(cached_ids) * self._config.block_size
+        cached_ids = self.prefix.find(sequence)
+        num_cached = len(cached_ids) * self.config.block_size
         num_wanted = sequence.num_tokens - num_cached
-        num_tokens = self._prefill.chunk(sequence, num_cached, num_wanted, step)
+        num_tokens = self.policies.prefill.chunk(sequence, num_cached, num_wanted, step)
         if not num_tokens:
             return Blocker.BUDGET
         if not self._has_room(sequence, cached_ids, num_cached + num_tokens):
@@ -203,21 +197,22 @@ class Entrance:
         self._take_blocks(sequence, cached_ids, num_cached + num_tokens)
         self._enter_slot(sequence, num_cached, step)
         step.add(sequence, num_tokens, samples=num_tokens == num_wanted)
-        self._prefix.register([sequence])
+        self.prefix.register([sequence])
         return None
 
     def _has_room(self, sequence: Sequence, cached_ids: list[int], num_tokens: int) -> bool:
-        need = self._config.num_blocks_for(self._admission.num_tokens_free(sequence, num_tokens))
+        need = self._num_blocks_free(sequence, num_tokens)
         # Cached blocks that nobody holds are among the free ones, and cease to be by sharing them.
-        num_free = self._pool.num_free - self._pool.num_unheld(cached_ids)
-        if self._residents.running:
-            num_free -= self._watermark_blocks + self._precedence.kept(sequence).num_blocks
+        num_free = self.pool.num_free - self.pool.num_unheld(cached_ids)
+        if self.residents.running:
+            num_free -= self._num_spare + self.policies.precedence.kept(sequence).num_blocks
         return need - len(cached_ids) <= num_free
 
     def _take_blocks(self, sequence: Sequence, cached_ids: list[int], num_tokens: int) -> None:
-        taken = self._config.num_blocks_for(self._admission.num_tokens_taken(sequence, num_tokens))
-        self._pool.share(cached_ids)
-        sequence.block_ids = cached_ids + self._pool.allocate(taken - len(cached_ids))
+        num_tokens = self.policies.admission.num_tokens_taken(sequence, num_tokens)
+        num_new = self.config.num_blocks_for(num_tokens) - len(cached_ids)
+        self.pool.share(cached_ids)
+        sequence.block_ids = cached_ids + self.pool.allocate(num_new)
 
     def _enter_slot(self, sequence: Sequence, num_cached: int, step: StepBuilder) -> None:
         sequence_id, request_id = sequence.sequence_id, sequence.request.request_id
@@ -228,8 +223,8 @@ class Entrance:
             sequence.num_cached_tokens = num_cached
             step.admitted.append(Admitted(sequence_id, request_id, num_cached))
         sequence.num_computed_tokens = num_cached
-        sequence.num_registered_blocks = num_cached // self._config.block_size
-        self._residents.enter(sequence)
+        sequence.num_registered_blocks = num_cached // self.config.block_size
+        self.residents.enter(sequence)
 
 
 def _note_passed(passed: Iterable[Sequence], now_ns: int) -> None:

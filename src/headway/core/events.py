@@ -145,3 +145,8 @@ class Advances(Sequence[Event]):
 
     def __getitem__(self, index: Any) -> Any:
         return [*self][index]
+
+
+def besides_decodes(events: Sequence[Event]) -> Sequence[Event]:
+    """Without the tokens of those that decode together, where these are columns."""
+    return events.others if isinstance(events, Advances) else events

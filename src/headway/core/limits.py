@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from headway.core.config import SchedulerConfig
-from headway.core.events import Retired
+from headway.core.events import RefusalCause, Rejected, Retired
 from headway.core.policies.admission import Admission
 from headway.core.request import FinishReason, Request
 from headway.core.sequence import Sequence
@@ -19,21 +21,25 @@ class Limits:
         self._num_blocks = num_blocks
         self._admission = admission
 
-    def refusal(self, request: Request) -> str | None:
-        """Why the request can never be served and what to change; None if it can."""
-        prompt = request.prompt_token_ids
+    def rejected(self, request: Request, is_in_use: bool) -> Rejected | None:
+        """Why the request cannot be served, and what to change; None if it can."""
+        reject, prompt = partial(Rejected, request.request_id), request.prompt_token_ids
         max_model_len = self._config.max_model_len
+        if is_in_use:
+            reason = f"request id {request.request_id!r} is in use: send another id"
+            return reject(reason, RefusalCause.ID_IN_USE)
         if not prompt:
-            return "the prompt is empty: send at least one token"
+            return reject("the prompt is empty: send at least one token")
         ids = {*prompt, *request.forced_token_ids}  # a text has few words, over and over
         if min(ids) < 0 or max(ids) > MAX_TOKEN_ID:
-            return f"prompt token ids must be in [0, {MAX_TOKEN_ID}]: check the tokenizer"
+            return reject(f"prompt token ids must be in [0, {MAX_TOKEN_ID}]: check the tokenizer")
         if len(prompt) >= max_model_len:
-            return (
+            return reject(
                 f"the prompt has {len(prompt)} tokens and max_model_len is {max_model_len}, which "
                 f"leaves no room for output: shorten the prompt to at most {max_model_len - 1}"
             )
-        return self._memory_refusal(request)
+        refusal = self._memory_refusal(request)
+        return reject(refusal) if refusal else None
 
     def _memory_refusal(self, request: Request) -> str | None:
         num_tokens = self._admission.num_tokens_ever(request)

@@ -49,6 +49,7 @@ class HashedPrefixCache(PrefixCache):
         self._block_size = block_size
         self._salt = salt.encode() if isinstance(salt, str) else salt
         self._pack = struct.Struct(f"<{block_size}q").pack
+        self._blank = hashlib.sha256()  # to copy one is cheaper than to make one
 
     def find(self, sequence: Sequence) -> list[int]:
         # Rows of cached tokens are not computed, so they cannot report their logprobs.
@@ -97,11 +98,13 @@ class HashedPrefixCache(PrefixCache):
         hashes, block_size = sequence.block_hashes, self._block_size
         if len(hashes) >= num_blocks:
             return hashes
-        token_ids, pack, sha256 = sequence.token_ids, self._pack, hashlib.sha256
+        token_ids, pack, copy = sequence.token_ids, self._pack, self._blank.copy
         parent = hashes[-1] if hashes else self._root(sequence.request)
         for start in range(len(hashes) * block_size, num_blocks * block_size, block_size):
             tokens = token_ids[start : start + block_size]
-            parent = BlockHash(sha256(parent + pack(*tokens)).digest())
+            name = copy()
+            name.update(parent + pack(*tokens))
+            parent = BlockHash(name.digest())
             hashes.append(parent)
         return hashes
 

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 
 from headway.core.decodes import Decodes
-from headway.core.events import (
-    AbortCause,
-    Aborted,
-    Advanced,
-    Advances,
-    Event,
-    Queued,
-    RefusalCause,
-    Rejected,
-    Retired,
-)
+from headway.core.events import AbortCause, Aborted, Advanced, Advances, Event, Queued, Retired
 from headway.core.failure import spoiled_sequences
 from headway.core.request import FinishReason, Request
 from headway.core.scheduler_state import SchedulerState
@@ -41,11 +30,8 @@ class Scheduler(SchedulerState):
 
     def add(self, request: Request, now_ns: int) -> list[Event]:
         """Queue the request's sequences, or answer at once why it can never be served."""
-        if request.request_id in self._live:
-            reason = f"request id {request.request_id!r} is in use: send another id"
-            return [Rejected(request.request_id, reason, RefusalCause.ID_IN_USE)]
-        if (refusal := self._limits.refusal(request)) is not None:
-            return [Rejected(request.request_id, refusal, RefusalCause.NEVER_FITS)]
+        if rejected := self._limits.rejected(request, request.request_id in self._live):
+            return [rejected]
         return [self._enqueue(request, index, now_ns) for index in range(request.sampling.n)]
 
     def _enqueue(self, request: Request, index: int, now_ns: int) -> Queued:
@@ -56,6 +42,7 @@ class Scheduler(SchedulerState):
             max_num_tokens=self._limits.max_num_tokens(request),
         )
         self._num_sequences += 1
+        self._catch_up()
         self._live.add(sequence)
         self._outlook.disturb()
         self._waiting.add(sequence, now_ns)
@@ -72,6 +59,7 @@ class Scheduler(SchedulerState):
     ) -> list[Event]:
         """End a request, or one of its sequences. Nothing happens if it has ended already."""
         events: list[Event] = []
+        self._catch_up()
         for sequence in self._live.of(request_id):
             # One that has ended in a static batch answers when its batch does.
             if index in (None, sequence.index) and sequence.status is not SequenceStatus.FINISHED:
@@ -100,6 +88,7 @@ class Scheduler(SchedulerState):
             )
         if (repeated := self._repeat(now_ns)) is not None:
             return repeated
+        self._catch_up()
         step = StepBuilder(index=self._num_steps, max_num_tokens=self.config.max_num_batched_tokens)
         self._expire(step, now_ns)
         self._right_of_way.prepare(step, now_ns)
@@ -193,7 +182,8 @@ class Scheduler(SchedulerState):
         samples = num_tokens == num_wanted
         step.add(sequence, num_tokens, samples=samples)
         if samples:
-            sequence.quieten(self.config.block_size)
+            num_done = min(sequence.num_tokens, sequence.num_computed_tokens)
+            sequence.quieten(self.config.block_size, num_done)
         return True
 
     def _admit_waiting(self, step: StepBuilder, now_ns: int) -> None:
@@ -231,6 +221,7 @@ class Scheduler(SchedulerState):
         """Steps to come that decide nothing new; None if the next may do something else."""
         if self._in_flight or self._unit.holds_decodes:
             return None
+        self._catch_up()
         if self.num_waiting and not (
             self._ordering.is_settled and self._outlook.is_settled(self._waiting.first_id(now_ns))
         ):
@@ -291,31 +282,37 @@ class Scheduler(SchedulerState):
         """
         self._check_oldest(step)
         decodes, others = self._decodes_of(step)
-        sampling = [sequence for sequence, _, _, samples, _ in others if samples]
+        sampling = [sequence for sequence, _, _, samples, _ in others if samples] if others else []
         num_together = len(decodes.sequences) if decodes else 0
         tokens, num_wanted = result.token_ids, num_together + len(sampling)
         if len(tokens) != num_wanted:
-            raise BadStepResultError(
-                f"step {step.index}: tokens wanted: {num_wanted}, the result has {len(tokens)}"
-            )
+            raise BadStepResultError(f"step {step.index} samples {num_wanted}, got {len(tokens)}")
         self._in_flight.popleft()
         if now_ns is not None:
             self._ordering.completed(step, now_ns)
-        events, advanced = list[Event](), list[Sequence]()
+        events: list[Event] = []
         together = tokens[:num_together] if sampling else tokens
-        due = decodes.advance(together) if decodes else []
-        for sequence, token_id in zip(sampling, tokens[num_together:], strict=True):
-            if sequence.status is SequenceStatus.FINISHED:
-                continue  # while it was in flight
-            sequence.token_ids.append(token_id)
-            events.append(Advanced(sequence.sequence_id, sequence.request_id, (token_id,)))
-            advanced.append(sequence)
-        self._prefix.register(advanced)
+        may_end = decodes.advance(together) if decodes else []
+        if sampling:
+            advanced = self._advance(sampling, tokens[num_together:])
+            events += [Advanced(s.sequence_id, s.request_id, (s.token_ids[-1],)) for s in advanced]
+            may_end += advanced
         self._prefill.completed(step, now_ns)
-        events += self._end_the_finished(due + advanced)
+        if may_end:
+            events += self._end_the_finished(may_end)
         return Advances(decodes.names, together, events) if decodes else events
 
-    def _decodes_of(self, step: Step) -> tuple[Decodes | None, Iterable[Chunk]]:
+    def _advance(self, sampling: list[Sequence], tokens: SequenceOf[int]) -> list[Sequence]:
+        """Give each its token, but for those that ended while it was in flight."""
+        advanced: list[Sequence] = []
+        for sequence, token_id in zip(sampling, tokens, strict=True):
+            if sequence.status is not SequenceStatus.FINISHED:
+                sequence.token_ids.append(token_id)
+                advanced.append(sequence)
+        self._prefix.register(advanced)
+        return advanced
+
+    def _decodes_of(self, step: Step) -> tuple[Decodes | None, Chunks | tuple[Chunk, ...]]:
         """Those that only wait for their tokens, and the chunks of others. With another step in
         flight, or if one of them has left, all are others."""
         chunks, decodes = step.chunks, self._decodes
@@ -355,6 +352,7 @@ class Scheduler(SchedulerState):
         """End a sequence; returns the endings to tell now, here `retired` or, in a static batch,
         none or those of the whole batch. None: the caller tells this one's."""
         due = [retired] if retired else []
+        self._catch_up()
         self._outlook.disturb()
         if sequence.status is SequenceStatus.RUNNING:
             if self._decodes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
+from typing import NamedTuple
 
 from headway.core.blocks import BlockPool
 from headway.core.config import SchedulerConfig
@@ -19,11 +20,23 @@ from headway.core.prefix import HashedPrefixCache, NoPrefixCache, PrefixCache
 from headway.core.residents import Residents
 from headway.core.right_of_way import RightOfWay
 from headway.core.sequence import Sequence, SequenceStatus
-from headway.core.stats import SchedulerStats
 from headway.core.step import Blocker, Step
 from headway.core.stride import Outlook
 from headway.core.time_limits import TimeKeeper
 from headway.core.waiting import WaitingQueue
+
+
+class SchedulerStats(NamedTuple):
+    """The state between two steps. Blocks: total = held + cached + blank."""
+
+    num_running: int
+    num_waiting: int
+    num_total_blocks: int
+    num_held_blocks: int
+    num_cached_blocks: int  # free, but findable by the prefix cache
+    num_resident_tokens: int  # computed tokens of the running; a shared block counts for each
+    num_backlog_tokens: int  # still to compute: of the waiting, and of prefills under way
+    waiting_reasons: Mapping[Blocker, int]  # how many wait for what, as of the latest step
 
 
 class SchedulerState:
@@ -48,7 +61,7 @@ class SchedulerState:
         self._unit = policies.unit
         self._precedence = policies.precedence
         self._forecast = policies.forecast
-        self._residents = Residents(self.pool, policies, constraints)
+        self._residents = Residents(self.pool, policies, tuple(constraints))
         self._limits = Limits(config, num_blocks, policies.admission)
         self._prefix: PrefixCache = NoPrefixCache()
         if config.enable_prefix_caching:
@@ -57,9 +70,8 @@ class SchedulerState:
         self._waiting = WaitingQueue(
             policies.ordering, self._prefix, config.block_size, tenant_slots
         )
-        self._entrance = Entrance(
-            config, policies, constraints, tenant_slots, self.pool, self._prefix, self._residents
-        )
+        bars = (self._residents.constraints, tenant_slots)
+        self._entrance = Entrance(config, policies, *bars, self.pool, self._prefix, self._residents)
         parts = (config, policies, self.pool, self._residents, self._waiting)
         self._eviction = Eviction(*parts, self._live)
         self._right_of_way = RightOfWay(*parts, self._entrance, self._eviction)
@@ -75,6 +87,11 @@ class SchedulerState:
         """Of the running, in no order, those with more than one token to compute, or a whole
         prompt: nobody who got a token from the latest step that was decided."""
         return [s for s in self._tokenless if s.status is SequenceStatus.RUNNING]
+
+    def _catch_up(self) -> None:
+        """Let those that decode together know what they have computed and got."""
+        if self._decodes:
+            self._decodes.catch_up()
 
     def has_unfinished(self) -> bool:
         return len(self._live) > 0
@@ -96,21 +113,13 @@ class SchedulerState:
         return tuple(self._in_flight)
 
     def stats(self) -> SchedulerStats:
-        return SchedulerStats(
-            num_running=len(self._residents.running),
-            num_waiting=len(self._waiting),
-            num_total_blocks=self.pool.num_blocks,
-            num_held_blocks=self.pool.num_held,
-            num_cached_blocks=self.pool.num_cached,
-            num_resident_tokens=self._residents.num_computed_tokens,
-            num_backlog_tokens=self._waiting.num_backlog_tokens
-            + sum([sequence.num_prefill_tokens_left for sequence in self._prompts()]),
-            waiting_reasons=dict(self._waiting_reasons),
-        )
-
-    def waiting_reasons(self) -> Mapping[Blocker, int]:
-        """How many wait for what, as of the latest step."""
-        return dict(self._waiting_reasons)
+        num_backlog_tokens = self._waiting.num_backlog_tokens
+        if self._tokenless:
+            num_backlog_tokens += sum([s.num_prefill_tokens_left for s in self._prompts()])
+        pool, num_resident_tokens = self.pool, self._residents.num_computed_tokens
+        counts = (self.num_running, self.num_waiting, pool.num_blocks, pool.num_held)
+        tokens = (num_resident_tokens, num_backlog_tokens)
+        return SchedulerStats(*counts, pool.num_cached, *tokens, self._waiting_reasons)
 
     def next_due_ns(self) -> int | None:
         """When a time limit ends somebody next, if nothing else happens; None for never."""
@@ -123,11 +132,13 @@ class SchedulerState:
 
     def waiting_sequences(self) -> list[Sequence]:
         """In order of arrival, whatever the order of admission."""
+        self._catch_up()
         queued = (SequenceStatus.WAITING, SequenceStatus.PREEMPTED)
         return [s for s in self._live if s.status in queued]
 
     def running_sequences(self) -> list[Sequence]:
         """In order of admission."""
+        self._catch_up()
         return list(self._residents.running.values())
 
     def parked_sequences(self) -> list[Sequence]:

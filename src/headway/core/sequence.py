@@ -21,7 +21,8 @@ class SequenceStatus(enum.Enum):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sequence:
-    """One token stream of a request; only the scheduler writes to it.
+    """One token stream of a request; only the scheduler writes to it. Tokens and counts may be
+    behind until somebody asks the scheduler for its sequences, or a step for its chunks.
 
         token_ids       [prompt .......... output so far] (pending: sampled in flight, unknown yet)
         computed        [first num_computed_tokens ...........]  counts steps in flight as done
@@ -85,24 +86,20 @@ class Sequence:
         """Known, or sampled in flight: what is computed while it runs yields one more."""
         return max(len(self.token_ids), self.num_computed_tokens + 1)
 
-    @property
-    def num_quiet_steps(self) -> int:
-        return max(0, self.quiet_until - self.num_computed_tokens)
-
     def num_wanted_tokens(self) -> int:
         """Tokens it still has to compute; none while what is in flight may already end it."""
         num_expected = self.num_expected_tokens
         return num_expected - self.num_computed_tokens if num_expected < self.max_num_tokens else 0
 
-    def quieten(self, block_size: int) -> None:
-        """All that it knows is computed, or will be by the step that it is in: see how long it
-        only decodes. One whose output is watched for repetition is never quiet."""
+    def quieten(self, block_size: int, num_done: int) -> int:
+        """All that it knows is computed, `num_done` tokens, or will be by the step that it is in:
+        in how many steps it only decodes. One that is watched for repetition is never quiet."""
         if self.repetition is not None:
-            return
+            return 0
         room = len(self.block_ids) * block_size
-        num_done = min(len(self.token_ids), self.num_computed_tokens)
         before_full = num_done - num_done % block_size + block_size - 1
-        self.quiet_until = min(room, before_full, self.max_num_tokens - 2)
+        self.quiet_until = quiet_until = min(room, before_full, self.max_num_tokens - 2)
+        return max(0, quiet_until - self.num_computed_tokens)
 
     def finish(self) -> None:
         """It has ended."""

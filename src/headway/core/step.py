@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -57,17 +57,27 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunks:
-    """Those of sequences that decode together, made when somebody looks; then those of others."""
+    """Those of sequences that decode together, made when somebody looks; then those of others.
+    Who looks at more of the sequences than who they are lets them catch up first."""
 
-    sequences: tuple[Sequence, ...]
-    firsts: list[int]  # their positions
+    sequences: tuple[Sequence, ...]  # the same object for as long as they are the same
+    offsets: tuple[int, ...]  # each one's position, less the index of the step
     block_ids: tuple[SequenceOf[int], ...]
+    index: int  # of the step
     others: tuple[Chunk, ...]
+    catch_up: Callable[[], None]  # the sequences learn what earlier steps gave them
+    sampled: SequenceOf[int] = ()  # what they compute, unless the sequences know that
+
+    @property
+    def firsts(self) -> list[int]:
+        """The positions of those that decode together."""
+        return [offset + self.index for offset in self.offsets]
 
     def __len__(self) -> int:
-        return len(self.firsts) + len(self.others)
+        return len(self.offsets) + len(self.others)
 
     def __iter__(self) -> Iterator[Chunk]:
+        self.catch_up()
         fields = zip(self.sequences, self.firsts, repeat(1), repeat(True), self.block_ids)
         return chain(map(new_tuple, repeat(Chunk), fields), self.others)
 
@@ -96,8 +106,9 @@ class Step:
 
     @property
     def num_tokens(self) -> int:
-        firsts, others = apart(self.chunks)
-        return len(firsts) + sum(count for _, _, count, _, _ in others)
+        others = self.chunks.others if isinstance(self.chunks, Chunks) else self.chunks
+        num_others = sum([chunk.num_tokens for chunk in others]) if others else 0
+        return len(self.chunks) - len(others) + num_others
 
     @property
     def num_prefill_tokens(self) -> int:

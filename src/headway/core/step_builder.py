@@ -40,6 +40,7 @@ class StepBuilder:
         """A decode for each of them, before anybody else is placed; the budget must be enough."""
         self._decodes = decodes
         decodes.place(block_size)
+        decodes.catch_up()  # whoever decides about others may look at them
         self.tokens_left -= len(decodes.sequences)
 
     def chunks(self) -> Chunks | tuple[Chunk, ...]:

@@ -64,7 +64,7 @@ def check_progress(scheduler: Scheduler, step: Step) -> None:
         return
     _require(step.blocker is not None, f"{scheduler.num_waiting} wait and nothing is named")
     moves = bool(step.chunks or step.preempted or scheduler.num_running)
-    reasons = scheduler.waiting_reasons()
+    reasons = scheduler.stats().waiting_reasons
     barred = all(reason.bars_one for reason in reasons)
     _require(moves or barred, f"nothing runs, {scheduler.num_waiting} wait for {reasons}")
 
@@ -128,8 +128,8 @@ def _check_running(scheduler: Scheduler) -> None:
 
 def _check_quiet(scheduler: Scheduler, sequence: Sequence) -> None:
     """Nothing but decodes comes in the steps for which it is said to be quiet."""
-    num_steps = sequence.num_quiet_steps
-    if not num_steps:
+    num_steps = sequence.quiet_until - sequence.num_computed_tokens
+    if num_steps <= 0:
         return
     name, size = f"sequence {sequence.sequence_id}", scheduler.config.block_size
     first, end = sequence.num_computed_tokens, sequence.num_computed_tokens + num_steps
@@ -154,7 +154,7 @@ def _check_waiting(scheduler: Scheduler) -> None:
         _require(not sequence.block_ids, f"{name} holds blocks {sequence.block_ids}")
         computed = sequence.num_computed_tokens
         _require(computed == 0, f"{name} counts {computed} computed tokens")
-        _require(not sequence.num_quiet_steps, f"{name} is quiet, but has no slot")
+        _require(not sequence.quiet_until, f"{name} is quiet, but has no slot")
         state = sequence.status
         _require(state in (SequenceStatus.WAITING, SequenceStatus.PREEMPTED), f"{name} is {state}")
 

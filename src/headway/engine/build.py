@@ -158,17 +158,10 @@ def _loop(
 
 def read_stats(scheduler: Scheduler) -> EngineStats:
     """The scheduler's state between two steps."""
-    stats = scheduler.stats()
+    running, waiting, total, held, cached, resident, backlog, reasons = scheduler.stats()
+    by_value = {why.value: count for why, count in reasons.items()} if reasons else {}
     return EngineStats(
-        step_index=scheduler.num_steps,
-        num_running=stats.num_running,
-        num_waiting=stats.num_waiting,
-        num_total_blocks=stats.num_total_blocks,
-        num_held_blocks=stats.num_held_blocks,
-        num_cached_blocks=stats.num_cached_blocks,
-        num_resident_tokens=stats.num_resident_tokens,
-        num_backlog_tokens=stats.num_backlog_tokens,
-        waiting_reasons={why.value: count for why, count in stats.waiting_reasons.items()},
+        scheduler.num_steps, running, waiting, total, held, cached, resident, backlog, by_value
     )
 
 

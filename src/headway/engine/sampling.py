@@ -15,7 +15,7 @@ from headway.core.sequence import Sequence
 from headway.engine.sampling_rows import RowSettings, SamplingRows, settings_of
 from headway.engine.token_counts import TokenCounts, counts_for, penalise
 from headway.engine.token_tables import TokenTables
-from headway.ops.interface import F32, Ops
+from headway.ops.interface import F32, I32, I64, Ops
 
 
 class Sampler:
@@ -44,7 +44,7 @@ class Sampler:
 
     def parts(self, sequences: tuple[Sequence, ...], most: int) -> list[SamplingRows]:
         """The rows of a step in parts of at most so many; kept while the same sequences come."""
-        if sequences != self._sequences:
+        if sequences is not self._sequences and sequences != self._sequences:
             settings = [self._settings_of(sequence) for sequence in sequences]
             self._sequences = sequences
             self._parts = [
@@ -53,8 +53,8 @@ class Sampler:
             ]
         return self._parts
 
-    def sample(self, logits: F32, rows: SamplingRows) -> list[int]:
-        """One token id per row; `logits` [R, V] is overwritten."""
+    def sample(self, logits: F32, rows: SamplingRows, lengths: I64) -> I32:
+        """One token id per row, which has `lengths` [R] tokens; `logits` [R, V] is overwritten."""
         sequences = rows.sequences
         for row in rows.masked:
             tables = self._tables_for(sequences[row])
@@ -70,13 +70,12 @@ class Sampler:
             rows.top_p,
             rows.min_p,
             rows.seeds,
-            np.array([len(sequence.token_ids) for sequence in sequences], np.int64),
+            lengths,
             out,
         )
-        tokens: list[int] = out.tolist()
         for row in rows.forced:
-            tokens[row] = _forced(sequences[row], tokens[row])
-        return tokens
+            out[row] = _forced(sequences[row], int(out[row]))
+        return out
 
     def _settings_of(self, sequence: Sequence) -> RowSettings:
         found = self._settings.get(sequence.sequence_id)

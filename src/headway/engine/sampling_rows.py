@@ -81,3 +81,4 @@ class SamplingRows:
         self.masked, self.penalised, self.forced, self.reported = (
             [row for row, wants in enumerate(column) if wants] for column in columns[5:]
         )
+        self.look_back = bool(self.masked or self.penalised or self.forced)  # at known tokens

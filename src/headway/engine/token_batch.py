@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from itertools import chain, compress
@@ -11,12 +12,16 @@ import numpy as np
 from headway.core.sequence import Sequence
 from headway.core.step import Chunk, Chunks
 from headway.engine.block_tables import BlockTables
-from headway.ops.interface import I32, TokenBatch
+from headway.ops.interface import I32, I64, TokenBatch
 
 Numbers = SequenceOf[int]
 _Columns = tuple[
     SequenceOf[Sequence], Numbers, Numbers, SequenceOf[bool], SequenceOf[SequenceOf[int]]
 ]
+
+
+def _nothing() -> None:
+    return
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +38,15 @@ class PromptRows:
 class BatchPlan:
     """The arrays of a step and whose logits each row holds.
 
-    Logit rows: first one for each of `sampling`, in order, then the rows of `prompts`.
+    Logit rows: first one for each of `sampling`, in order, then the rows of `prompts`. `lengths`
+    are their known tokens; which these are, some may not know before `catch_up` is called.
     """
 
     batch: TokenBatch
     sampling: tuple[Sequence, ...]
-    prompts: tuple[PromptRows, ...]
+    lengths: I64
+    prompts: tuple[PromptRows, ...] = ()
+    catch_up: Callable[[], None] = _nothing
 
 
 class BatchPlanner:
@@ -53,8 +61,13 @@ class BatchPlanner:
         self._tables = BlockTables()
         self._sequences: SequenceOf[Sequence] = ()
         self._scored: list[int] = []  # rows whose sequences asked for prompt logprobs
+        self._together: tuple[Sequence, ...] = ()
+        self._offsets: I64 = np.zeros(0, np.int64)
+        self._rows: I32 = np.zeros(0, np.int32)
 
     def plan(self, chunks: Chunks | SequenceOf[Chunk]) -> BatchPlan:
+        if isinstance(chunks, Chunks) and not chunks.others:
+            return self._plan_together(chunks)
         sequences, firsts, counts, samples, block_ids = _columns(chunks)
         if sequences != self._sequences:
             self._sequences = sequences
@@ -76,7 +89,29 @@ class BatchPlanner:
             block_tables=tables,
             logit_rows=np.concatenate(((starts[1:] - 1)[np.array(samples)], prompt_rows)),
         )
-        return BatchPlan(batch, tuple(compress(sequences, samples)), prompts)
+        lengths = ends[np.array(samples)].astype(np.int64)
+        return BatchPlan(batch, tuple(compress(sequences, samples)), lengths, prompts)
+
+    def _plan_together(self, chunks: Chunks) -> BatchPlan:
+        """A token each, all at the next position."""
+        sequences, size = chunks.sequences, self._block_size
+        if sequences is not self._together:
+            self._together = sequences
+            self._offsets = np.array(chunks.offsets, np.int64)
+            self._rows = np.arange(len(sequences) + 1, dtype=np.int32)
+        starts, rows = self._rows, self._rows[:-1]
+        positions = self._offsets + chunks.index
+        places, blocks = positions % size, positions // size
+        tables = self._tables.cover(chunks.block_ids, (blocks + 1).astype(np.int32))
+        batch = TokenBatch(
+            token_ids=np.array(chunks.sampled or [s.token_ids[-1] for s in sequences], np.int32),
+            positions=positions.astype(np.int32),
+            kv_rows=tables[rows, blocks].astype(np.int64) * size + places,
+            chunk_starts=starts,
+            block_tables=tables,
+            logit_rows=rows,
+        )
+        return BatchPlan(batch, sequences, positions + 1, catch_up=chunks.catch_up)
 
     def _prompt_rows(
         self, chunks: Chunks | SequenceOf[Chunk], starts: I32, first_row: int
@@ -99,9 +134,8 @@ def _columns(chunks: Chunks | SequenceOf[Chunk]) -> _Columns:
     if not isinstance(chunks, Chunks):
         sequences, firsts, counts, samples, block_ids = zip(*chunks, strict=True)
         return sequences, firsts, counts, samples, block_ids
-    ones = (1,) * len(chunks.firsts)
-    if not chunks.others:
-        return chunks.sequences, chunks.firsts, ones, (True,) * len(ones), chunks.block_ids
+    chunks.catch_up()
+    ones = (1,) * len(chunks.sequences)
     sequences, firsts, counts, samples, block_ids = zip(*chunks.others, strict=True)
     return (
         chunks.sequences + sequences,

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from headway.core.tenants import weights_of
+from headway.core.config import weights_of
 
 
 def parse_size(text: str) -> int:

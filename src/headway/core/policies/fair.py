@@ -17,13 +17,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from headway.core.blocks import BlockPool
-from headway.core.config import SchedulerConfig
+from headway.core.config import SchedulerConfig, weights_of
 from headway.core.policies.ordering import Ordering
 from headway.core.policies.shares import TenantShares
 from headway.core.policies.victim import able_to_pay
 from headway.core.sequence import Sequence, SequenceStatus
 from headway.core.step import Step
-from headway.core.tenants import weights_of
 
 if TYPE_CHECKING:  # it imports the policies
     from headway.core.stride import Stride
