@@ -140,7 +140,7 @@ def test_an_executor_that_raises_ends_that_step_and_not_the_loop():
 def test_a_result_without_its_tokens_is_a_failure_too():
     ledger, _ = play([(0, submit("a")), (STEP_NS, submit("b"))], says_nothing_in=[0])
     [end] = [e for e in ledger.events if isinstance(e, Retired) and e.request_id == "a"]
-    assert "samples one token, the result has 0" in end.detail
+    assert "samples 1, got 0" in end.detail
     assert ledger.kinds("b")[-1] == "Retired"
 
 
