@@ -46,7 +46,7 @@ class EarliestDeadline(Ordering):
     Deadlines alone serve worst when there is too much to do: each is served just before it is too
     late, and what it took makes the next ones late. So whenever a quarter of the queue has changed,
     its chances are estimated, from how long outputs are (`forecast`) and steps take (`pace`), for
-    being admitted now and when the queue has drained, twice over. If most of it will make it and
+    being admitted now and when the queue has drained, twice over. If seven eighths will make it and
     waiting costs less than an eighth of a request, all can wait and deadlines decide. Otherwise
     whoever loses most by waiting goes first, for the memory and time that it takes: 2 p(now) -
     p(later) over the cost, near the c mu / theta rule (decision 38); of those who will hardly make
@@ -114,8 +114,8 @@ class EarliestDeadline(Ordering):
         self._drained_in_ns = 2 * work // self._num_held_tokens
         later_ns = now_ns + self._drained_in_ns
         later = [self._odds(sequence, later_ns).chance for sequence in dated]
-        loss = sum(o.chance - chance for o, chance in zip(odds, later, strict=True))
-        self._can_all_wait = 8 * loss < ONE and 2 * sum(o.chance for o in odds) >= ONE * len(odds)
+        met = sum(o.chance for o in odds)
+        self._can_all_wait = 8 * (met - sum(later)) < ONE and 8 * met >= 7 * ONE * len(odds)
         for place, sequence in enumerate(dated):
             self._dated.remove(sequence)
             self._dated.insert(sequence, self._rank_of(sequence, odds[place], later[place]))
