@@ -37,7 +37,7 @@ def test_a_scheduler_of_ones_own_is_the_one_that_runs(make_bench: Callable[..., 
         ("nowhere.Scheduler", "cannot be imported: ModuleNotFoundError"),
         ("headway.core.scheduler.Nothing", "cannot be imported: AttributeError"),
         ("headway.core.request.Request", "must be a subclass of headway.core.scheduler.Scheduler"),
-        ("headway.core.step.sampled_tokens", "must be a subclass"),
+        ("headway.core.step.apart", "must be a subclass"),
     ],
 )
 def test_anything_else_is_one_sentence(name: str, sentence: str) -> None:
