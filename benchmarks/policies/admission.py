@@ -1,7 +1,7 @@
 """Does admission by forecast need no tuning? Against every cap of on-demand, and against reserve.
 
     python -m benchmarks.policies.admission run OUT [--worlds A,B] [--seeds 1,2] [--parts caps,...]
-        [--multiples own,1,8] [--risk 0.2]
+        [--multiples own,1,8] [--risk 0.18]
     python -m benchmarks.policies.admission table FILE
 
 `run` appends a line of JSON for each run. Parts: `caps` (on-demand under a sweep of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-KV_RISK = 0.2
+KV_RISK = 0.18
 MAX_WEIGHT = 1_000_000
 KV_POLICIES = ("on-demand", "reserve", "predict")
 UNITS = ("step", "request")
